@@ -32,6 +32,8 @@ pub struct PacketTime {
     /// Packets before this time are in the present interval, if none waits and the clocks are certain:
     /// [`Self::end_ns`], or the least number.
     quiet_until_ns: i64,
+    /// How far the time of the interval that the last packet has ended was in doubt before that packet.
+    ended_doubt: TimeDoubt,
 }
 
 impl PacketTime {
@@ -46,6 +48,7 @@ impl PacketTime {
             deferred: VecDeque::with_capacity(JUDGED_COUNT_MAX),
             verdict: None,
             quiet_until_ns: i64::MAX,
+            ended_doubt: TimeDoubt::None,
         }
     }
 
@@ -83,6 +86,7 @@ impl PacketTime {
             return Marks { base: Some(base), ..Marks::default() };
         };
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
+        let before_doubt = clock.doubt();
         self.highest_ns = self.highest_ns.max(before_ns);
         let verdict = self.verdict.take();
         let time_ns = clock.on_main(stamp).unwrap_or_else(|| {
@@ -97,6 +101,7 @@ impl PacketTime {
         let is_reached = time_ns >= self.end_ns && self.end_ns < i64::MAX;
         let is_over = self.every_ns.is_some() && (base.is_some() || is_reached);
         let mut marks = Marks { base, ..Marks::default() };
+        self.ended_doubt = if is_over { before_doubt } else { TimeDoubt::None };
         if is_over {
             // Where the clock was set back the interval ends with its last packet, otherwise where it was to end. No
             // time has passed where it was set.
@@ -184,7 +189,7 @@ impl Timekeeper for PacketTime {
     }
 
     fn doubt(&self) -> TimeDoubt {
-        self.clock.as_ref().map_or(TimeDoubt::None, Clock::doubt)
+        self.clock.as_ref().map_or(TimeDoubt::None, Clock::doubt).max(self.ended_doubt)
     }
 
     #[inline]

@@ -262,6 +262,8 @@ pub enum Verdict {
     OtherClock,
     /// As [`Verdict::OtherClock`], but it is not certain that no time has passed.
     Undecided,
+    /// As [`Verdict::Undecided`], and no later stamp will show it: which of its clocks a source goes on by is unknown.
+    Ambiguous,
     /// The time without packets has passed: the main clock shows this wall time now, in ns.
     Passed(i64),
     /// As [`Verdict::Passed`], and the stamp is the first of another clock.
@@ -381,6 +383,15 @@ impl Run {
     /// Whether most of so many stamps follow the first closely.
     fn has_most_of(&self, stamp_count: usize) -> bool {
         self.count >= AGREEING_COUNT && 2 * self.count >= stamp_count
+    }
+
+    /// Whether these are the stamps of a clock that was set, when none of so many has shown it. `None` if more come.
+    fn is_last(&self, behind: Behind, stamp_count: usize) -> Option<bool> {
+        match behind {
+            Behind::Some => None,
+            Behind::Enough => Some(self.has_most_of(stamp_count)),
+            Behind::All => Some(self.count >= JUDGED_COUNT_MIN),
+        }
     }
 }
 
@@ -644,10 +655,13 @@ impl Clock {
             return Some(Verdict::Undecided);
         }
         let mut run = Run::new(leap_ns);
+        let mut is_agreed = false;
         for stamp in stamps {
             if self.goes_on(*stamp) {
-                return Some(Verdict::OtherClock);
+                let may_have_passed = self.may_have_passed(*stamp, leap_ns, is_agreed);
+                return Some(if may_have_passed { Verdict::Ambiguous } else { Verdict::OtherClock });
             }
+            is_agreed |= self.agrees(first, *stamp);
             let time_ns = self.since(*stamp, run.highest_ns);
             if self.is_bound(stamp.clock) || is_near(time_ns, run.highest_ns) {
                 run.add(time_ns);
@@ -687,12 +701,7 @@ impl Clock {
                 return Some(set);
             }
         }
-        let is_set = match behind {
-            Behind::Some => return None,
-            Behind::Enough => run.has_most_of(stamps.len() + 1),
-            Behind::All => run.count >= JUDGED_COUNT_MIN,
-        };
-        Some(if is_set { set } else { Verdict::OtherClock })
+        run.is_last(behind, stamps.len() + 1).map(|is_set| if is_set { set } else { Verdict::OtherClock })
     }
 
     /// Judges a stamp of a source that is new: it may have begun behind time without packets, of which only those that
@@ -725,7 +734,7 @@ impl Clock {
                     });
                 }
                 Some(Verdict::Set) => return Some(Verdict::OtherClock),
-                Some(Verdict::Undecided) => return Some(Verdict::Undecided),
+                Some(doubt @ (Verdict::Undecided | Verdict::Ambiguous)) => return Some(doubt),
                 Some(_) => {}
                 None => return None,
             }
@@ -754,13 +763,8 @@ impl Clock {
                 return Some(set);
             }
         }
-        let is_set = match behind {
-            Behind::Some => return None,
-            Behind::Enough => run.has_most_of(stamps.len() + 1),
-            Behind::All => run.count >= JUDGED_COUNT_MIN,
-        };
         let undecided = if may_pass { Verdict::Undecided } else { Verdict::OtherClock };
-        Some(if is_set { set } else { undecided })
+        run.is_last(behind, stamps.len() + 1).map(|is_set| if is_set { set } else { undecided })
     }
 
     /// Whether the stamps of a run are wrong, before this one of several elsewhere. They are not if they agree and that
@@ -778,9 +782,9 @@ impl Clock {
         }
     }
 
-    /// The wall times of the main clock at a stamp, by each clock of its source by which time may pass, and whether it
-    /// is one of many packets.
-    fn walls_ns(&self, Stamp { time_ns, clock }: Stamp) -> impl Iterator<Item = (i64, bool)> {
+    /// The wall times of the main clock at a stamp, by each clock of its source by which time may pass, with the number
+    /// of that clock and whether it is one of many packets.
+    fn walls_ns(&self, Stamp { time_ns, clock }: Stamp) -> impl Iterator<Item = (i64, ClockNumber, bool)> {
         let only = self.sources[clock.index()].only_clock();
         let may_pass =
             move |number: ClockNumber, names: Names| names.has(clock) && only.is_none_or(|only| number == only);
@@ -788,27 +792,47 @@ impl Clock {
         let others = self.others.iter().filter(is_of_source);
         let is_on_main = self.is_main_settled() && may_pass(self.main_number, self.main_names);
         others
-            .map(move |other| (other.on_main(time_ns), other.is_established()))
-            .chain(is_on_main.then_some((time_ns, true)))
+            .map(move |other| (other.on_main(time_ns), other.number, other.is_established()))
+            .chain(is_on_main.then_some((time_ns, self.main_number, true)))
     }
 
     /// The wall time of the main clock at a stamp, and how far it has leaped, in ns, if time may have passed: on the
     /// clock of its source that it is least ahead of.
     fn passed(&self, stamp: Stamp) -> Option<(i64, i64)> {
         let least = |of_many: bool| {
-            let walls_ns =
-                self.walls_ns(stamp).filter(|(_, is_of_many)| *is_of_many == of_many).map(|(wall_ns, _)| wall_ns);
-            let leaps = walls_ns.map(|wall_ns| (wall_ns, wall_ns.saturating_sub(self.highest_ns)));
+            let walls = self.walls_ns(stamp).filter(|(_, _, is_of_many)| *is_of_many == of_many);
+            let leaps = walls.map(|(wall_ns, ..)| (wall_ns, wall_ns.saturating_sub(self.highest_ns)));
             leaps.filter(|(_, leap_ns)| (1..=CLOCK_LEAP_MAX_NS).contains(leap_ns)).min_by_key(|(_, leap_ns)| *leap_ns)
         };
         least(true).or_else(|| least(false))
+    }
+
+    /// Whether time may have passed before two stamps of which each is of another clock, because both are as far ahead.
+    fn agrees(&self, first: Stamp, second: Stamp) -> bool {
+        let is_ahead = |wall_ns: i64| {
+            let ahead_ns = wall_ns.saturating_sub(self.highest_ns);
+            ahead_ns > FOLLOWS_MAX_NS && ahead_ns <= CLOCK_LEAP_MAX_NS
+        };
+        self.walls_ns(first).filter(|wall| is_ahead(wall.0)).any(|(wall_ns, number, _)| {
+            self.walls_ns(second).any(|(other_ns, other, _)| other != number && is_near(other_ns, wall_ns))
+        })
+    }
+
+    /// Whether time may have passed before a stamp that seems to be of a clock that goes on: by another clock of its
+    /// source it is as far ahead as the leap before it or, if other stamps agree with that, further.
+    fn may_have_passed(&self, stamp: Stamp, leap_ns: i64, is_agreed: bool) -> bool {
+        self.walls_ns(stamp).any(|(wall_ns, ..)| {
+            let ahead_ns = wall_ns.saturating_sub(self.highest_ns);
+            let is_ahead = ahead_ns > FOLLOWS_MAX_NS && ahead_ns <= CLOCK_LEAP_MAX_NS;
+            is_ahead && (is_near(ahead_ns, leap_ns) || is_agreed && ahead_ns >= leap_ns)
+        })
     }
 
     /// How long after the end of the line a stamp is, in ns, by that of its source's clocks by which it is nearest to
     /// `near_ns`. A source that is new goes by the main clock.
     fn since(&self, stamp: Stamp, near_ns: i64) -> i64 {
         let new = (!self.is_bound(stamp.clock)).then_some(stamp.time_ns);
-        let walls_ns = self.walls_ns(stamp).map(|(wall_ns, _)| wall_ns);
+        let walls_ns = self.walls_ns(stamp).map(|(wall_ns, ..)| wall_ns);
         let since_ns = walls_ns.chain(new).map(|wall_ns| wall_ns.saturating_sub(self.highest_ns));
         since_ns.min_by_key(|since_ns| since_ns.abs_diff(near_ns)).unwrap_or(i64::MIN)
     }
@@ -818,6 +842,10 @@ impl Clock {
         match verdict {
             Verdict::OtherClock => self.begin_other(stamp, self.highest_ns, false),
             Verdict::Undecided => self.begin_other(stamp, self.highest_ns, true),
+            Verdict::Ambiguous => {
+                self.doubt = self.doubt.max(TimeDoubt::Undecided);
+                self.begin_other(stamp, self.highest_ns, false)
+            }
             Verdict::Passed(wall_ns) => {
                 self.pass(wall_ns);
                 self.main_left_ns = None;
@@ -844,6 +872,24 @@ impl Clock {
     fn pass(&mut self, wall_ns: i64) {
         let leap_ns = wall_ns.saturating_sub(self.highest_ns);
         self.passed_from = Some((self.highest_ns, self.elapsed_ns().saturating_add(leap_ns)));
+        self.forget_passed(wall_ns);
+    }
+
+    /// Forgets the clocks that were in doubt and are on the way to a time that has passed: their stamps were of that
+    /// time, and such as come later would be mapped to where it began.
+    fn forget_passed(&mut self, until_ns: i64) {
+        let passed_ns = self.highest_ns..=until_ns.saturating_add(FOLLOWS_MAX_NS);
+        let mut others = std::mem::take(&mut self.others);
+        others.retain(|other| {
+            let is_passed =
+                other.is_doubtful && self.main_names.0 & other.names.0 != 0 && passed_ns.contains(&other.last_ns);
+            if is_passed {
+                let of_it = self.sources.iter_mut().filter(|source| source.last == other.number);
+                of_it.for_each(|source| source.last = self.main_number);
+            }
+            !is_passed
+        });
+        self.others = others;
     }
 
     /// Whether a stamp is where a clock of its source was before the last time that was taken to have passed without
@@ -853,7 +899,7 @@ impl Clock {
             let until_ns =
                 from_ns.saturating_add(self.elapsed_ns().saturating_sub(since_ns)).saturating_add(FOLLOWS_MAX_NS);
             let before_ns = from_ns.saturating_sub(FOLLOWS_MAX_NS)..=until_ns;
-            self.walls_ns(stamp).any(|(wall_ns, _)| before_ns.contains(&wall_ns) && !is_near(wall_ns, self.highest_ns))
+            self.walls_ns(stamp).any(|(wall_ns, ..)| before_ns.contains(&wall_ns) && !is_near(wall_ns, self.highest_ns))
         })
     }
 
@@ -1182,6 +1228,33 @@ mod tests {
         let mut clock = Clock::new(Stamp::unnamed(0));
         let elapsed = run(&mut clock, &taken(0).chain(taken(7_200)).collect::<Vec<_>>());
         assert_eq!(elapsed[799], 7_399);
+    }
+
+    #[test]
+    fn a_clock_that_began_in_doubt_before_time_that_passed_is_the_main_one() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=400).collect::<Vec<_>>());
+        // A few packets behind each of several gaps say nothing, and six in order that time has passed.
+        let sparse: Vec<i64> = (1..=6).flat_map(|gap| [400 + 95 * gap, 401 + 95 * gap]).collect();
+        run(&mut clock, &sparse);
+        run(&mut clock, &(0..200).map(|second| 1_100 + second).collect::<Vec<_>>());
+        assert_eq!(clock.elapsed_ns(), 1_299 * SECOND_NS);
+        // What is 95 s later does not follow a clock that is as far ahead.
+        assert!(clock.others.iter().all(|other| !other.is_doubtful), "{:?}", clock.others);
+        assert!(!clock.knows(Stamp::unnamed((1_299 + 95) * SECOND_NS)));
+    }
+
+    #[test]
+    fn which_of_two_clocks_goes_on_behind_a_gap_as_long_as_they_are_apart_is_in_doubt() {
+        // Two taps that stamp every packet, 304 s apart.
+        let taken = |at: i64| [at, at - 304];
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=400).flat_map(taken).collect::<Vec<_>>());
+        assert_eq!((clock.elapsed_ns() / SECOND_NS, clock.doubt()), (400, TimeDoubt::None));
+        // By the second clock the first tap's next stamp may be of a moment ago.
+        let behind: Vec<i64> = [700, 760].into_iter().flat_map(taken).collect();
+        run(&mut clock, &behind);
+        assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
 
     /// Packets whose true times are known, and the stamps that clocks gave them which cannot be trusted.

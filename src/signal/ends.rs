@@ -19,6 +19,10 @@ use flowpeel_lines::{Lines, SharedLine, prefetch};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// How far a side may be from the number with which a SYN began it, or from where it was last, in bytes, for a packet to
+/// be of the connection that the SYN began.
+const BEGUN_SIZE: u32 = 1 << 16;
+
 /// How far behind an end packets of its side may be that come late or are repeated, in bytes, and how far what they
 /// acknowledge may be from what it acknowledges: what a fast and long path has under way. A packet further from an end
 /// is none of that connection's.
@@ -37,14 +41,16 @@ const RECORD_WORDS: usize = 2;
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
-/// ended, which of them were reported not to have ended, whether the next connection has begun near to it, when it was
-/// written or reported, and what distinguishes its connection.
+/// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
+/// next one is certain, when it was written or reported, and what distinguishes its connection. A record in which no
+/// side has ended is of a SYN, of the side that was "reported".
 const USED_BIT: u64 = 1;
 const RST_BIT: u64 = 1 << 1;
 const ENDED_SHIFT: u32 = 2;
 const REPORTED_SHIFT: u32 = 4;
 const FOLLOWED_BIT: u64 = 1 << 6;
-const STAMP_SHIFT: u32 = 7;
+const SUCCEEDED_BIT: u64 = 1 << 7;
+const STAMP_SHIFT: u32 = 8;
 const STAMP_BITS: u32 = 10;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Stamps count steps of 2^28 ns (0.27 s).
@@ -125,9 +131,41 @@ impl EndRecord {
         self.head >> (REPORTED_SHIFT + side as u32) & 1 != 0
     }
 
+    /// The record of a SYN of this side, whose first byte has this number.
+    fn begun(hash: u64, side: Side, first: u32, stamp: u64) -> Self {
+        let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | 1 << (REPORTED_SHIFT + side as u32) | USED_BIT;
+        let mut numbers = [0; 2];
+        numbers[side as usize] = first;
+        EndRecord { head, numbers }
+    }
+
+    /// Whether this is the record of a SYN.
+    #[inline]
+    fn is_begun(&self) -> bool {
+        self.head >> ENDED_SHIFT & 0b11 == 0
+    }
+
+    /// Whether a packet of this side follows the SYN of this record.
+    fn is_behind_begun(&self, side: Side, at: Numbers) -> bool {
+        let number = if self.is_reported(side) { at.sent } else { at.acked };
+        let beginner = if self.is_reported(Side::First) { Side::First } else { Side::Second };
+        number.wrapping_sub(self.numbers[beginner as usize]) < BEGUN_SIZE
+    }
+
     /// Whether it turned out of every end in the record that it was none.
     fn is_disproved(&self) -> bool {
         self.head >> REPORTED_SHIFT & 0b11 == self.head >> ENDED_SHIFT & 0b11
+    }
+
+    /// Whether another connection between the same ends has certainly begun since, so that this one has ended.
+    #[inline]
+    fn is_succeeded(&self) -> bool {
+        self.head & SUCCEEDED_BIT != 0
+    }
+
+    /// This record, of a connection that may go on.
+    fn unsucceeded(self) -> Self {
+        EndRecord { head: self.head & !SUCCEEDED_BIT, ..self }
     }
 
     /// The age of the record in stamps.
@@ -189,7 +227,7 @@ impl EndRecord {
     fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
         let mut numbers = self.numbers;
         numbers[side as usize] = sent;
-        let head = self.head & !(FOLLOWED_BIT | 1 << (REPORTED_SHIFT + side as u32));
+        let head = self.head & !(FOLLOWED_BIT | SUCCEEDED_BIT | 1 << (REPORTED_SHIFT + side as u32));
         EndRecord { head: head | 1 << (ENDED_SHIFT + side as u32), numbers }.stamped(stamp)
     }
 
@@ -273,7 +311,7 @@ impl RecentEnds {
         let has_other = match is_known {
             true => self.put_beside(hash, side, end, stamp),
             false => {
-                new.store(Self::way(set, Self::oldest(set, end, stamp)));
+                new.store(Self::way(set, Self::make_way(set, hash, end, stamp)));
                 end.is_rst
             }
         };
@@ -291,23 +329,29 @@ impl RecentEnds {
         for step in 0..WAY_COUNT {
             let at = Self::in_turn(end, step);
             let there = EndRecord::load(Self::way(set, at));
-            if !there.is_of(hash) {
+            if !there.is_of(hash) || there.is_begun() {
                 continue;
             }
-            has_other |= there.has_ended(side.other());
-            if there.holds(side, end) {
+            let holds = there.holds(side, end);
+            // A late end of a connection before ends the present one for all that flags show.
+            has_other |= there.has_ended(side.other()) && (holds || !there.is_succeeded());
+            if holds {
                 // What is repeated, or was sent before, changes nothing.
-                if there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0 {
-                    is_repeated = true;
-                }
-                new = there.with_end(side, end.at.sent, stamp);
+                let is_known =
+                    there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
+                is_repeated |= is_known && !there.is_succeeded() && !end.is_rst;
+                new = if is_known {
+                    there.unsucceeded().stamped(stamp)
+                } else {
+                    there.with_end(side, end.at.sent, stamp)
+                };
                 place = Some(at);
             } else if there.is_disproved() {
                 place = place.or(Some(at));
             }
         }
         if !is_repeated {
-            new.store(Self::way(set, place.unwrap_or_else(|| Self::oldest(set, end, stamp))));
+            new.store(Self::way(set, place.unwrap_or_else(|| Self::make_way(set, hash, end, stamp))));
         }
         has_other
     }
@@ -329,6 +373,54 @@ impl RecentEnds {
         (0..WAY_COUNT).map(|step| Self::in_turn(end, step)).rev().max_by_key(age).unwrap_or(0)
     }
 
+    /// A place of a set for an end of this connection, that of the oldest. Of another connection nothing stays: with one
+    /// of its ends alone what comes behind the other would seem not to have ended.
+    fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+        let place = Self::oldest(set, end, stamp);
+        let oldest = Self::head(set, place);
+        if oldest != 0 && !EndRecord::is_head_of(oldest, hash) {
+            Self::forget(set, oldest >> TAG_SHIFT);
+        }
+        place
+    }
+
+    /// Forgets what is recorded of a connection in its set.
+    fn forget(set: &SharedLine, hash: u64) {
+        for at in 0..WAY_COUNT {
+            if EndRecord::is_head_of(Self::head(set, at), hash) {
+                set.0[at * RECORD_WORDS].store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Records that a SYN of this side, whose first byte has this number, may begin another connection between ends of
+    /// which one has ended. What follows it is then of that connection.
+    #[cold]
+    pub fn begin(&self, hash: u64, side: Side, first: u32, now_ns: i64) {
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let heads = || (0..WAY_COUNT).map(|at| Self::head(set, at));
+        let is_of = |head: u64| EndRecord::is_head_of(head, hash);
+        if !heads().any(is_of) {
+            return;
+        }
+        let is_begun = |at: &usize| {
+            let there = EndRecord::load(Self::way(set, *at));
+            there.is_of(hash) && there.is_begun()
+        };
+        // None of its own ends makes way.
+        let free = heads().position(|head| !is_of(head) && head & USED_BIT == 0);
+        let other = || {
+            let others = (0..WAY_COUNT).filter(|at| !is_of(Self::head(set, *at)));
+            others.max_by_key(|at| EndRecord::age_of_head(Self::head(set, *at), stamp))
+        };
+        let Some(place) = (0..WAY_COUNT).find(is_begun).or(free).or_else(other) else { return };
+        let before = Self::head(set, place);
+        if before & USED_BIT != 0 && !is_of(before) {
+            Self::forget(set, before >> TAG_SHIFT);
+        }
+        EndRecord::begun(hash, side, first, stamp).store(Self::way(set, place));
+    }
+
     /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
     /// lies between where that begins and an old end is then not late.
     #[cold]
@@ -343,6 +435,27 @@ impl RecentEnds {
         }
     }
 
+    /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
+    /// These have then ended, and only what comes late is still compared with them.
+    fn has_begun(&self, set: &SharedLine, hash: u64, side: Side, at: Numbers) -> bool {
+        let has_begun = (0..WAY_COUNT).any(|at_way| {
+            let there = EndRecord::load(Self::way(set, at_way));
+            there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at)
+        });
+        if has_begun {
+            for at_way in 0..WAY_COUNT {
+                let way = Self::way(set, at_way);
+                let there = EndRecord::load(way);
+                if there.is_of(hash) {
+                    let head = if there.is_begun() { 0 } else { there.head | SUCCEEDED_BIT };
+                    EndRecord { head, ..there }.store(way);
+                }
+            }
+            self.recent.remove(hash);
+        }
+        has_begun
+    }
+
     /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
     /// or far from them. `at` has the number behind the packet. Reported at most once a second.
     #[must_use]
@@ -350,6 +463,9 @@ impl RecentEnds {
         let stamp = Self::stamp(now_ns);
         let mut is_reported = false;
         let set = self.set(hash);
+        if self.has_begun(set, hash, side, at) {
+            return false;
+        }
         for at_way in 0..WAY_COUNT {
             if !EndRecord::is_head_of(Self::head(set, at_way), hash) {
                 continue;
@@ -362,6 +478,9 @@ impl RecentEnds {
             let (age, has_reported) = (there.age(stamp), there.is_reported(side));
             if there.is_behind(side, at) && (!there.is_rst() || !has_reported && age <= LATE_BEHIND_RST) {
                 return false;
+            }
+            if there.is_succeeded() {
+                continue;
             }
             if !has_reported || age >= REPORT_INTERVAL {
                 is_reported = true;
@@ -505,6 +624,58 @@ mod tests {
         assert!(!ends.is_quiet(hash(1)));
         assert!(ends.goes_on(hash(1), Second, at(5_100, 2_000_000_000), 2 * SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(2_000_000_000, 5_100), 2 * SECOND_NS));
+    }
+
+    #[test]
+    fn what_follows_a_syn_behind_an_end_is_of_another_connection() {
+        for (side, at_next) in [(First, at(70_000, 900_001)), (Second, at(900_001, 70_000))] {
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            ends.begin(hash(1), First, 69_000, SECOND_NS);
+            // A SYN may be forged: what is beyond the end and does not follow it is life.
+            assert!(ends.goes_on(hash(1), First, at(2_000, 5_000), SECOND_NS));
+            assert!(!ends.goes_on(hash(1), side, at_next, SECOND_NS), "{side:?}");
+            assert!(ends.is_quiet(hash(1)));
+            assert!(!ends.goes_on(hash(1), Second, at(2_000_000_000, 1_000_000_000), 9 * SECOND_NS), "it is over");
+            // When the next connection has ended too, both have.
+            ends.put(hash(1), First, fin(80_000, 900_500), 20 * SECOND_NS);
+            ends.put(hash(1), Second, fin(900_500, 80_000), 20 * SECOND_NS);
+            assert!(!ends.is_quiet(hash(1)));
+            assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 21 * SECOND_NS), "late, of the first");
+            assert!(!ends.goes_on(hash(1), Second, at(900_500, 80_000), 21 * SECOND_NS), "late, of the next");
+            assert!(ends.goes_on(hash(1), Second, at(900_501, 80_000), 21 * SECOND_NS));
+        }
+        // A late FIN of the connection before seems to end the next one, and is compared with what follows.
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.begin(hash(1), First, 69_000, SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(69_000, 900_001), SECOND_NS));
+        ends.put(hash(1), Second, fin(5_000, 1_000), 2 * SECOND_NS);
+        assert!(!ends.is_quiet(hash(1)));
+        assert!(ends.goes_on(hash(1), Second, at(900_001, 69_000), 3 * SECOND_NS));
+        let ends = RecentEnds::new(64);
+        ends.begin(hash(1), First, 69_000, SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(70_000, 1), SECOND_NS), "nothing has ended");
+    }
+
+    #[test]
+    fn behind_a_rst_that_is_near_to_an_old_one_data_is_late() {
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), Second, rst(11_000_000), 0);
+        ends.put(hash(1), Second, rst(1_000), 6 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), Second, at(900, 7), 6 * SECOND_NS + SECOND_NS / 2));
+        assert!(ends.goes_on(hash(1), Second, at(900, 7), 10 * SECOND_NS));
+    }
+
+    #[test]
+    fn of_a_connection_that_makes_way_nothing_stays() {
+        let ends = RecentEnds::new(WAY_COUNT);
+        ends.put(hash(1), First, fin(1_000, 4_999), 0);
+        // Forged, a second later.
+        ends.put(hash(1), First, fin(3_000_000_000, 2_000_000_000), SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 2 * SECOND_NS), "it is late behind the first");
+        (2..5).for_each(|number| ends.put(hash(number), First, fin(1, 1), 3 * SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 9 * SECOND_NS), "nor is it life behind the other");
     }
 
     #[test]

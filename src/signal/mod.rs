@@ -230,7 +230,8 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and one for origin, family and side.
+    /// Tick in the upper 48 bits, then a byte for the kind and one for family, side, origin, and whether the packet has
+    /// data.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
@@ -246,7 +247,7 @@ const ORIGIN_BITS: u32 = 4;
 /// Where the origin stands in the lowest byte of a signal's time and kind, behind family and side.
 const ORIGIN_SHIFT: u32 = 2;
 
-const _: () = assert!(ORIGIN_SHIFT + ORIGIN_BITS <= u8::BITS);
+const _: () = assert!(ORIGIN_SHIFT + ORIGIN_BITS < u8::BITS);
 
 /// Where a packet was captured: an interface of a capture, or a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -303,6 +304,9 @@ pub struct SignalParts {
 }
 
 impl Signal {
+    /// The bit of a packet with data, behind the origin.
+    const DATA: u64 = 1 << (ORIGIN_SHIFT + ORIGIN_BITS);
+
     /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
 
@@ -341,6 +345,20 @@ impl Signal {
     #[inline]
     pub fn origin(&self) -> Origin {
         Origin::new((self.time_and_kind >> ORIGIN_SHIFT) as usize)
+    }
+
+    /// This signal, of a packet with data if `has_data`.
+    #[must_use]
+    #[inline]
+    pub fn with_data(self, has_data: bool) -> Self {
+        Signal { time_and_kind: self.time_and_kind & !Self::DATA | if has_data { Self::DATA } else { 0 }, ..self }
+    }
+
+    /// Whether the packet is a SYN with data, which its SYN-ACK may acknowledge. Of other packets this is not known.
+    #[must_use]
+    #[inline]
+    pub fn has_data(&self) -> bool {
+        self.time_and_kind & Self::DATA != 0
     }
 
     /// Sets the hash of the connection.

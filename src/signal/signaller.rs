@@ -488,6 +488,8 @@ impl Signaller {
             if !self.ends.is_quiet(quick_hash) {
                 self.follow_ends(segment, quick_hash, sender);
             }
+        } else if kind == SignalKind::Syn && !self.ends.is_quiet(quick_hash) {
+            self.begin_behind_ends(segment, quick_hash, sender, now_ns);
         }
         if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
             || self.seen_syns.is_some() && kind == SignalKind::Syn
@@ -534,6 +536,13 @@ impl Signaller {
         self.record_ends();
         let Numbers { sent, acked } = numbers_of(segment);
         self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked });
+    }
+
+    /// Records that a SYN may begin another connection between ends of which one has ended.
+    #[cold]
+    fn begin_behind_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side, now_ns: i64) {
+        self.record_ends();
+        self.ends.begin(quick_hash, sender, segment.seq.wrapping_add(1), now_ns);
     }
 
     /// Ends the watch over the connection of a packet, and returns whether it was under watch.
@@ -735,15 +744,16 @@ fn sender_of(segment: &TcpSegment) -> Side {
 fn write_unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
     let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
     let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
+    let has_data = parts.kind == SignalKind::Syn && segment.payload_size.is_some_and(|size| size > 0);
     match segment.addresses {
         Addresses::V4 { src, dst } => {
             let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
-            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment).with_data(has_data);
             sender
         }
         Addresses::V6 { src, dst } => {
             let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
-            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment).with_data(has_data);
             sender
         }
     }

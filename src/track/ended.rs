@@ -11,14 +11,22 @@ use crate::state::{Decoder, Encoder};
 use crate::track::hashed_words::HashedWords;
 use crate::track::{ConnectionState, FilterEntry};
 
+/// From how many ticks after its end on, at least, a connection is old. Those that are not have started less than a turn
+/// of a tick's bits ago, if they were never listed.
+const OLD_TICKS: u64 = 1 << (TICK_BITS - 2);
+
+/// How often the ages of all are looked at, in ticks.
+const AGE_INTERVAL_TICKS: u64 = OLD_TICKS / 2;
+
 /// Bits of a record, from the lowest: the short ISN, the tick of the start, that of the end, the client,
-/// the FINs of both sides, their RSTs, and whether there is a record.
+/// the FINs of both sides, their RSTs, whether it is old, and whether there is a record.
 const START_SHIFT: u32 = ISN_WIDTH;
 const END_SHIFT: u32 = START_SHIFT + TICK_BITS;
 const CLIENT_SHIFT: u32 = END_SHIFT + TICK_BITS;
 const FIN_SHIFT: u32 = CLIENT_SHIFT + 1;
 const RST_SHIFT: u32 = FIN_SHIFT + 2;
-const USED_SHIFT: u32 = RST_SHIFT + 2;
+const OLD_SHIFT: u32 = RST_SHIFT + 2;
+const USED_SHIFT: u32 = OLD_SHIFT + 1;
 const ISN_WIDTH: u32 = crate::handover::ISN_BITS;
 const TICK_MASK: u64 = (1 << TICK_BITS) - 1;
 
@@ -35,12 +43,15 @@ pub(super) struct Ended {
     pub(super) has_fin: [bool; 2],
     /// Whether they have sent a RST.
     pub(super) has_rst: [bool; 2],
+    /// Whether it ended so long ago that the ticks of its start may have come round.
+    pub(super) is_old: bool,
 }
 
 impl Ended {
     /// What is left of an open connection with this entry that has ended, with the FINs and RSTs of its sides.
     pub(super) fn of(entry: &FilterEntry, has_fin: [bool; 2], has_rst: [bool; 2]) -> Self {
-        Ended { client: entry.client, start_tick: entry.tick, short_isn: entry.short_isn, has_fin, has_rst }
+        let FilterEntry { client, tick: start_tick, short_isn, .. } = *entry;
+        Ended { client, start_tick, short_isn, has_fin, has_rst, is_old: false }
     }
 
     /// The state in which the connection is open when this side turns out not to have ended.
@@ -62,6 +73,7 @@ impl Ended {
             | u64::from(self.has_fin[1]) << (FIN_SHIFT + 1)
             | u64::from(self.has_rst[0]) << RST_SHIFT
             | u64::from(self.has_rst[1]) << (RST_SHIFT + 1)
+            | u64::from(self.is_old) << OLD_SHIFT
             | 1 << USED_SHIFT
     }
 
@@ -72,6 +84,7 @@ impl Ended {
             short_isn: word as u32 & ((1 << ISN_WIDTH) - 1),
             has_fin: [0, 1].map(|side| word >> (FIN_SHIFT + side) & 1 != 0),
             has_rst: [0, 1].map(|side| word >> (RST_SHIFT + side) & 1 != 0),
+            is_old: word >> OLD_SHIFT & 1 != 0,
         }
     }
 }
@@ -79,12 +92,14 @@ impl Ended {
 /// The connections that ended lately, of one partition. The memory is fixed when it is made.
 pub(super) struct EndedConnections {
     records: HashedWords<1>,
+    /// The tick at which the ages of all were looked at last.
+    aged_at: u64,
 }
 
 impl EndedConnections {
     /// A table for at least this many.
     pub(super) fn new(connection_count: usize) -> Self {
-        EndedConnections { records: HashedWords::new(connection_count) }
+        EndedConnections { records: HashedWords::new(connection_count), aged_at: 0 }
     }
 
     /// The memory of a table for this many, in bytes.
@@ -105,6 +120,25 @@ impl EndedConnections {
             Some(place) => self.records.set(place, word),
             None => drop(self.records.insert(hash, word, |word| now.wrapping_sub(word >> END_SHIFT) & TICK_MASK)),
         }
+    }
+
+    /// Marks what is old at the tick `now`. To be called whenever time has passed.
+    #[inline]
+    pub(super) fn age(&mut self, now: u64) {
+        if now.saturating_sub(self.aged_at) >= AGE_INTERVAL_TICKS {
+            self.mark_old(now);
+        }
+    }
+
+    #[cold]
+    fn mark_old(&mut self, now: u64) {
+        // After a leap the ticks of the ends say nothing: all were before it.
+        let is_leap = now.saturating_sub(self.aged_at) >= OLD_TICKS;
+        self.aged_at = now;
+        self.records.update(|word| {
+            let is_old = is_leap || now.wrapping_sub(word >> END_SHIFT) & TICK_MASK >= OLD_TICKS;
+            word | u64::from(is_old) << OLD_SHIFT
+        });
     }
 
     /// What is recorded of a connection.
@@ -150,6 +184,7 @@ impl EndedConnections {
 
     /// Writes the table into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.aged_at);
         self.records.save(encoder);
     }
 
@@ -159,6 +194,7 @@ impl EndedConnections {
     ///
     /// The bytes do not encode a table of this size.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.aged_at = decoder.count()?;
         self.records.restore(decoder)
     }
 }
@@ -177,7 +213,7 @@ mod tests {
         // Without one of the second side, whose RST would keep it ended.
         let has_rst = [number.is_multiple_of(7), false];
         let (start_tick, short_isn) = (number * 77 % (1 << TICK_BITS), number % (1 << ISN_WIDTH));
-        Ended { client, start_tick, short_isn, has_fin, has_rst }
+        Ended { client, start_tick, short_isn, has_fin, has_rst, is_old: false }
     }
 
     fn take(table: &mut EndedConnections, number: u64) -> Option<Ended> {
@@ -195,6 +231,25 @@ mod tests {
         assert!(known.len() > 3_000, "{}", known.len());
         assert!(known.iter().filter(|number| **number >= 38_000).count() > 1_900, "the last are there");
         assert!((0..40_000).all(|number| take(&mut table, number).is_none()), "each is taken once");
+    }
+
+    #[test]
+    fn what_ended_long_ago_is_old() {
+        let (first, mut table) = (1 << TICK_BITS, EndedConnections::new(64));
+        for (number, step) in [(1, OLD_TICKS - 1), (2, OLD_TICKS), (3, 3 << TICK_BITS)] {
+            table.age(first);
+            table.put(hash(number), ended(2), first);
+            // In steps, as time passes, and at once.
+            (0..step).step_by(10_000).for_each(|ticks| table.age(first + ticks));
+            table.age(first + step + AGE_INTERVAL_TICKS);
+            assert!(take(&mut table, number).unwrap().is_old, "{number}");
+            table = EndedConnections::new(64);
+            table.age(first);
+            table.put(hash(number), ended(2), first);
+            table.age(first + step);
+            assert_eq!(take(&mut table, number).unwrap().is_old, step >= OLD_TICKS, "{number}");
+            table = EndedConnections::new(64);
+        }
     }
 
     #[test]

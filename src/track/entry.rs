@@ -113,6 +113,13 @@ impl ConnectionState {
         RECORDED >> self as u32 & 1 != 0
     }
 
+    /// Whether the SYN was answered and not seen.
+    #[must_use]
+    #[inline]
+    pub fn is_unseen(self) -> bool {
+        matches!(self, ConnectionState::AnsweredUnseen | ConnectionState::AnsweredUnseenServerFin)
+    }
+
     /// Whether the connection is open although only one side was seen.
     #[must_use]
     #[inline]

@@ -121,6 +121,14 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
         }
     }
 
+    /// Changes every word, none of them to zero.
+    ///
+    /// Complexity: a pass over the table.
+    pub(super) fn update(&mut self, change: impl Fn(u64) -> u64) {
+        let words = self.sets.iter_mut().flat_map(|set| set.0.iter_mut().skip(1).step_by(2));
+        words.filter(|word| **word != 0).for_each(|word| *word = change(*word));
+    }
+
     /// Writes the table into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         let words = || self.sets.iter().flat_map(|set| set.0);

@@ -1,8 +1,9 @@
 //! Handshakes that contradict what is known of their connection: a SYN-ACK between the ends of an open one answers
-//! another SYN than its own, or a SYN or SYN-ACK comes shortly after its end.
+//! another SYN than its own, a SYN or SYN-ACK comes shortly after its end, or one comes that is not of the handshake
+//! that is under way.
 //!
-//! Such a packet may be forged, and so may the end. The client's next packet decides: it either follows the number of
-//! the handshake, or goes on where the known connection was.
+//! Such a packet may be forged, and so may the end, or the handshake. The client's next packet decides: it either
+//! follows the number of the handshake, or goes on where the known connection was.
 //!
 //! A set-associative table of 16-byte records, four to a cache line, for the handshakes of some seconds. The oldest of
 //! a set makes way.
@@ -17,20 +18,21 @@ use flowpeel_lines::{Line, Lines};
 /// Records in a set: a cache line of them.
 const RECORD_COUNT: usize = 4;
 
-/// Sets of a partition. A connection whose client opens it anew without having ended it is rare, and a round trip
-/// short.
-const SET_COUNT: usize = 64;
+/// Sets of a partition: 2,048 records in 32 KiB. A connection whose client opens it anew without having ended it is rare,
+/// and a round trip short; of a SYN-ACK whose SYN was not seen more is known for as long as there is room.
+const SET_COUNT: usize = 512;
 
 /// How far a client may have come before it has read more than the SYN-ACK: the window in a SYN-ACK is never scaled
 /// (RFC 7323, section 2.2).
 const FIRST_WINDOW_SIZE: u32 = 1 << 16;
 
-/// Bits of a record's second word, from the lowest: the ISN, the tick, the client, and whether there is a record.
+/// Bits of a record's second word, from the lowest: the ISN, the tick, the client, whether there is a record, and how
+/// long before its tick the handshake began, in ticks.
 const TICK_SHIFT: u32 = u32::BITS;
 const CLIENT_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
 const USED_SHIFT: u32 = CLIENT_SHIFT + 1;
-
-const _: () = assert!(USED_SHIFT < u64::BITS);
+const DELAY_SHIFT: u32 = USED_SHIFT + 1;
+const DELAY_MAX: u64 = (1 << (u64::BITS - DELAY_SHIFT)) - 1;
 
 /// The connection of a handshake that contradicts what is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +40,9 @@ pub(super) struct Rival {
     pub(super) client: Side,
     /// The client's ISN.
     pub(super) isn: u32,
-    /// The low bits of the tick of the packet that showed it.
+    /// The low bits of the tick of the last packet that showed it, and those of the first.
     pub(super) tick: u32,
+    pub(super) start_tick: u32,
 }
 
 impl Rival {
@@ -54,15 +57,19 @@ impl Rival {
     }
 
     fn to_word(self) -> u64 {
+        let delay = FilterEntry::tick_of(u64::from(self.tick.wrapping_sub(self.start_tick)));
         u64::from(self.isn)
             | u64::from(self.tick) << TICK_SHIFT
             | u64::from(self.client == Side::Second) << CLIENT_SHIFT
             | 1 << USED_SHIFT
+            | u64::from(delay).min(DELAY_MAX) << DELAY_SHIFT
     }
 
     fn of_word(word: u64) -> Self {
         let client = if word >> CLIENT_SHIFT & 1 == 0 { Side::First } else { Side::Second };
-        Rival { client, isn: word as u32, tick: FilterEntry::tick_of(word >> TICK_SHIFT) }
+        let tick = FilterEntry::tick_of(word >> TICK_SHIFT);
+        let start_tick = FilterEntry::tick_of(u64::from(tick).wrapping_sub(word >> DELAY_SHIFT));
+        Rival { client, isn: word as u32, tick, start_tick }
     }
 
     /// The age of a record with this word in ticks.
@@ -102,15 +109,20 @@ impl Rivals {
         SET_COUNT * size_of::<Line>()
     }
 
-    /// Records a handshake that is shown now, in place of one with the same number.
+    /// Records a handshake that is shown now. One with the same number that counts still began when that did.
     pub(super) fn put(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) {
-        let (bits, new) = (hash.to_bits(), Rival { client, isn, tick: FilterEntry::tick_of(now) });
+        let tick = FilterEntry::tick_of(now);
+        let (bits, mut new) = (hash.to_bits(), Rival { client, isn, tick, start_tick: tick });
         let set = &mut self.sets[hash.bucket(SET_COUNT)].0;
         let mut oldest = (0, 0);
         for record in 0..RECORD_COUNT {
             let [there, word] = [set[2 * record], set[2 * record + 1]];
             let is_used = word >> USED_SHIFT & 1 != 0;
-            let is_same = is_used && there == bits && Rival { tick: new.tick, ..Rival::of_word(word) } == new;
+            let known = Rival::of_word(word);
+            let is_same = is_used && there == bits && (known.client, known.isn) == (client, isn);
+            if is_same && Rival::age(word, now) <= self.timeout {
+                new.start_tick = known.start_tick;
+            }
             let age = if is_same {
                 u64::MAX
             } else if is_used {
@@ -126,20 +138,26 @@ impl Rivals {
         self.latest = now;
     }
 
-    /// What a packet without a flag says, whose sequence number follows `isn`. Of an open connection its own handshake,
-    /// and those before, contradict nothing.
+    /// Whether any handshake counts now. False most of the time.
+    #[inline]
+    pub(super) fn may_contest(&self, now: u64) -> bool {
+        self.latest != 0 && now - self.latest <= self.timeout
+    }
+
+    /// What a packet without a flag says, whose sequence number follows `isn`. The own handshake of a known connection
+    /// contradicts nothing, nor do those before an open one.
     #[inline]
     pub(super) fn judge(
         &self,
         hash: ConnectionHash,
         (sender, isn): (Side, u32),
-        open: Option<&FilterEntry>,
+        known: Option<&FilterEntry>,
         now: u64,
     ) -> Verdict {
-        if self.latest == 0 || now - self.latest > self.timeout {
+        if !self.may_contest(now) {
             return Verdict::Uncontested;
         }
-        self.judge_recent(hash, (sender, isn), open, now)
+        self.judge_recent(hash, (sender, isn), known, now)
     }
 
     #[cold]
@@ -147,10 +165,12 @@ impl Rivals {
         &self,
         hash: ConnectionHash,
         (sender, isn): (Side, u32),
-        open: Option<&FilterEntry>,
+        known: Option<&FilterEntry>,
         now: u64,
     ) -> Verdict {
-        let is_later = |rival: &Rival| open.is_none_or(|open| !rival.is(open) && rival.is_since(open, now));
+        let is_before =
+            |rival: &Rival, known: &FilterEntry| known.state.is_established() && !rival.is_since(known, now);
+        let is_later = |rival: &Rival| known.is_none_or(|known| !rival.is(known) && !is_before(rival, known));
         let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
         let words = records.filter(|record| record[0] == hash.to_bits()).map(|record| record[1]);
         let rivals = words.filter(|word| word >> USED_SHIFT & 1 != 0 && Rival::age(*word, now) <= self.timeout);
@@ -162,6 +182,14 @@ impl Rivals {
             verdict = Verdict::Contradicts;
         }
         verdict
+    }
+
+    /// Whether a handshake with this number, or one that follows it, was recorded as that of this connection.
+    pub(super) fn follows(&self, hash: ConnectionHash, known: &FilterEntry, isn: u32, now: u64) -> bool {
+        match self.judge(hash, (known.client, isn), None, now) {
+            Verdict::Answers(rival) => rival.is(known),
+            Verdict::Uncontested | Verdict::Contradicts => false,
+        }
     }
 
     /// Forgets what contradicts a connection: it was answered.
@@ -219,7 +247,7 @@ mod tests {
         assert_eq!(rivals.judge(hash(1), (First, 7), None, 1_000), Verdict::Uncontested);
         let isn = u32::MAX - 10;
         rivals.put(hash(1), First, isn, 1_000);
-        let rival = Rival { client: First, isn, tick: 1_000 };
+        let rival = Rival { client: First, isn, tick: 1_000, start_tick: 1_000 };
         for (number, verdict) in [
             (isn, Verdict::Answers(rival)),
             (isn.wrapping_add(FIRST_WINDOW_SIZE - 1), Verdict::Answers(rival)),
@@ -241,8 +269,9 @@ mod tests {
         for (isn, tick) in [(1 << 20, 10), (2 << 20, 11), (1 << 20, 12)] {
             rivals.put(hash(1), Second, isn, tick);
         }
-        for (isn, tick) in [(1 << 20, 12), (2 << 20, 11)] {
-            let answered = Verdict::Answers(Rival { client: Second, isn, tick });
+        // What is shown again began with the first.
+        for (isn, tick, start_tick) in [(1 << 20, 12, 10), (2 << 20, 11, 11)] {
+            let answered = Verdict::Answers(Rival { client: Second, isn, tick, start_tick });
             assert_eq!(rivals.judge(hash(1), (Second, isn), None, 13), answered);
         }
     }

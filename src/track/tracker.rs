@@ -6,8 +6,8 @@
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
-//! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: repeat | repeat | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
+//! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
@@ -33,7 +33,9 @@
 //!
 //! A SYN-ACK may be forged too. One with another ISN than that of the open connection "contradicts" it, and is kept in
 //! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
-//! connection goes on as it was. So it does when the end was forged as well: an answered connection whose client's
+//! connection goes on as it was. The same holds of a handshake that is under way, which may be forged itself: the first
+//! packet that follows a SYN or SYN-ACK says which of them was true. A SYN-ACK to a SYN that was not seen is forged if its
+//! client's first packet does not follow it. So it does when the end was forged as well: an answered connection whose client's
 //! first packet has other numbers is the one that had ended. (Where only one side is seen, or only flags are, nothing
 //! can contradict a SYN-ACK, and the connection is closed at once.)
 //!
@@ -407,9 +409,7 @@ impl Tracker {
         let is_half_open = entry.is_some_and(|entry| entry.state.is_half_open());
         if let SignalKind::Fin | SignalKind::Rst = parts.kind {
             // A handshake of which the SYN was seen is another connection's, and most that are reset are scans.
-            let is_unseen =
-                |state| matches!(state, ConnectionState::AnsweredUnseen | ConnectionState::AnsweredUnseenServerFin);
-            let may_be_there = !is_half_open || entry.is_some_and(|entry| is_unseen(entry.state));
+            let may_be_there = !is_half_open || entry.is_some_and(|entry| entry.state.is_unseen());
             let ended = if parts.kind == SignalKind::Fin { EndedSides::fin(parts.sender) } else { EndedSides::ALL };
             self.refused.end(&key, hash, ended, may_be_there, now);
             return ControlFlow::Continue(());
@@ -654,6 +654,10 @@ impl Tracker {
     /// Opens a connection in its slot, unless there are too many already.
     fn open(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         self.end_half_open(slot);
+        // The answer has shown which handshake was true.
+        if self.rivals.may_contest(self.now) {
+            self.rivals.forget(signal.hash());
+        }
         if self.established >= self.config.connections_max {
             self.refuse_open(signal, &entry);
             self.filter.remove(slot);
@@ -749,12 +753,18 @@ impl Tracker {
 
     /// Opens a connection again that had ended, as it was but for the end of this packet's sender.
     fn reopen(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>, ended: Ended) -> Option<Event> {
+        // The tick of a start that is old may have come round.
+        let (tick, short_isn) = if ended.is_old {
+            (FilterEntry::tick_of(self.now), ISN_UNKNOWN)
+        } else {
+            (ended.start_tick, ended.short_isn)
+        };
         let entry = FilterEntry {
             fingerprint: self.filter.fingerprint(signal.hash()),
             state: ended.state_without_end_of(parts.sender),
             client: ended.client,
-            tick: ended.start_tick,
-            short_isn: ended.short_isn,
+            tick,
+            short_isn,
         };
         let placed = if self.established >= self.config.connections_max {
             self.refuse_open(signal, &entry);
@@ -811,9 +821,26 @@ impl Tracker {
     /// place.
     #[inline(always)]
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
+        match parts.kind {
+            // Its SYN-ACK may acknowledge the data as well.
+            SignalKind::Syn if signal.has_data() => {
+                self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
+            }
+            // It may be forged, of which its whole number says more than the entry.
+            SignalKind::SynAck if !self.config.answer_opens => {
+                self.rivals.put(signal.hash(), parts.sender.other(), parts.isn, self.now);
+            }
+            _ => {}
+        }
         let entry = |state, client| self.new_entry(signal.hash(), state, client, FilterEntry::short_isn(parts.isn));
         let opened = match parts.kind {
-            SignalKind::Completes => entry(ConnectionState::Established, parts.sender),
+            SignalKind::Completes => {
+                let opened = entry(ConnectionState::Established, parts.sender);
+                match self.judge(signal, parts, None) {
+                    Verdict::Answers(rival) => FilterEntry { tick: rival.start_tick, ..opened },
+                    Verdict::Uncontested | Verdict::Contradicts => opened,
+                }
+            }
             SignalKind::SynAck if self.config.answer_opens => entry(ConnectionState::Established, parts.sender.other()),
             kind => {
                 let (state, client) = match kind {
@@ -855,7 +882,10 @@ impl Tracker {
                 self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..entry });
                 self.filter.mark_seen(slot);
             }
-            _ => {}
+            state if !state.is_half_open() || is_same && entry.client == parts.sender => {}
+            // The SYN-ACK may be forged: only this one may be answered.
+            state if state.is_unseen() => return self.begin_anew(signal, parts, Some(slot)),
+            _ => self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now),
         }
         self.counts.repeats += 1;
         None
@@ -885,11 +915,12 @@ impl Tracker {
                 None
             }
             ConnectionState::SynSent if entry.client == client => {
-                self.begin(
-                    signal,
-                    Some(slot),
-                    &FilterEntry { state: ConnectionState::SynRecvLate, short_isn, ..entry },
-                );
+                // What acknowledges neither the SYN nor its data answers another one, which was not seen.
+                let is_of_syn =
+                    entry.short_isn == short_isn || self.rivals.follows(signal.hash(), &entry, parts.isn, self.now);
+                let tick = if is_of_syn { entry.tick } else { FilterEntry::tick_of(self.now) };
+                let answered = FilterEntry { state: ConnectionState::SynRecvLate, short_isn, tick, ..entry };
+                self.begin(signal, Some(slot), &answered);
                 None
             }
             ConnectionState::Closed if entry.short_isn != short_isn => {
@@ -905,6 +936,11 @@ impl Tracker {
                     && entry.short_isn != short_isn =>
             {
                 // It may be forged: the client's next packet says which connection there is.
+                self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                self.counts.repeats += 1;
+                None
+            }
+            state if state.is_half_open() && (entry.client != client || entry.short_isn != short_isn) => {
                 self.rivals.put(signal.hash(), client, parts.isn, self.now);
                 self.counts.repeats += 1;
                 None
@@ -977,6 +1013,9 @@ impl Tracker {
         {
             return self.ack(signal, parts, (slot, entry));
         }
+        if let Some(rival) = self.answered_rival(signal, parts, &entry) {
+            return self.replace(signal, (slot, entry), rival);
+        }
         match entry.state {
             ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
@@ -1009,7 +1048,7 @@ impl Tracker {
                 replaced(closed, opened)
             }
             // An earlier SYN-ACK with another ISN was no answer to this client.
-            state if state.is_answered() && entry.client == parts.sender => {
+            state if state.is_answered() && !state.is_unseen() && entry.client == parts.sender => {
                 self.ack(signal, parts, (slot, FilterEntry { short_isn, ..entry }))
             }
             _ => self.ack(signal, parts, (slot, entry)),
@@ -1018,12 +1057,23 @@ impl Tracker {
 
     fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
+        if let Some(rival) = self.answered_rival(signal, parts, &entry) {
+            return self.replace(signal, (slot, entry), rival);
+        }
         if entry.state.is_answered()
             && from_client
             && entry.short_isn != FilterEntry::short_isn(parts.isn)
             && let Some(ended) = self.contradicted(signal, parts)
         {
             return self.reopen(signal, parts, Some(slot), ended);
+        }
+        if entry.state.is_unseen()
+            && from_client
+            && entry.short_isn != FilterEntry::short_isn(parts.isn)
+            && self.judge(signal, parts, None) == Verdict::Contradicts
+        {
+            // A host that is asked by a forged SYN-ACK says where it is.
+            return None;
         }
         let one_way_allowed = self.one_way < self.config.one_way_max;
         let state = match entry.state {
@@ -1064,10 +1114,23 @@ impl Tracker {
 
     // Handshakes that contradict what is known.
 
-    /// What a packet without a flag says about the handshakes that contradict its connection, which is open or not.
+    /// What a packet without a flag says about the handshakes that contradict its connection, which is known or not.
     #[inline]
-    fn judge(&self, signal: &Signal, parts: SignalParts, open: Option<&FilterEntry>) -> Verdict {
-        self.rivals.judge(signal.hash(), (parts.sender, parts.isn), open, self.now)
+    fn judge(&self, signal: &Signal, parts: SignalParts, known: Option<&FilterEntry>) -> Verdict {
+        self.rivals.judge(signal.hash(), (parts.sender, parts.isn), known, self.now)
+    }
+
+    /// The handshake that a packet answers, if it is another than the one that is under way.
+    #[inline]
+    fn answered_rival(&self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> Option<Rival> {
+        let is_own = parts.sender == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
+        if !entry.state.is_half_open() || is_own {
+            return None;
+        }
+        match self.judge(signal, parts, Some(entry)) {
+            Verdict::Answers(rival) => Some(rival),
+            Verdict::Uncontested | Verdict::Contradicts => None,
+        }
     }
 
     /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
@@ -1085,16 +1148,15 @@ impl Tracker {
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
-    /// Closes a connection in whose place its client has opened another.
+    /// Opens the connection of a handshake in place of what is known, which is closed if it was open.
     #[cold]
     fn replace(
         &mut self,
         signal: &Signal,
         (slot, entry): (FilterSlot, FilterEntry),
-        Rival { client, isn, tick }: Rival,
+        Rival { client, isn, start_tick: tick, .. }: Rival,
     ) -> Option<Event> {
-        self.rivals.forget(signal.hash());
-        let closed = self.close(signal, &entry);
+        let closed = if entry.state.is_established() { self.close(signal, &entry) } else { None };
         let (state, short_isn) = (ConnectionState::Established, FilterEntry::short_isn(isn));
         let opened = self.open(signal, slot, FilterEntry { state, client, tick, short_isn, ..entry });
         replaced(closed, opened)
@@ -1342,6 +1404,7 @@ impl Tracker {
     /// would make every function that it is inlined into spill its registers.
     #[inline(never)]
     fn expire(&mut self) {
+        self.ended.age(self.now);
         if self.refused.is_in_use() {
             self.refused.advance(self.now, self.config.untracked_ticks, self.config.linger_ticks);
         }

@@ -26,6 +26,8 @@ struct Known {
     heard: Vec<Sender>,
     ended: Vec<Sender>,
     reset: Vec<Sender>,
+    /// Whether it began with a SYN-ACK.
+    is_unseen: bool,
     /// Whether the client has answered a SYN-ACK that was not seen yet.
     has_answered: bool,
     /// When the client's SYN was repeated after the end.
@@ -38,11 +40,20 @@ struct Machine {
     known: BTreeMap<u32, Known>,
     /// The connections that have ended, as they were when they had.
     ended: BTreeMap<u32, Known>,
-    /// The handshakes that contradict a connection, each with the client, its ISN and when it was shown.
-    rivals: BTreeMap<u32, Vec<(Sender, u32, u64)>>,
+    /// The handshakes that contradict a connection.
+    rivals: BTreeMap<u32, Vec<Shown>>,
     opened: u64,
     reopened: u64,
     closed: u64,
+}
+
+/// A handshake that contradicts a connection: its client and ISN, and when it was shown last and first.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    client: Sender,
+    isn: u32,
+    since: u64,
+    start: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -90,36 +101,92 @@ impl Machine {
     }
 
     /// The handshakes that contradict the connection of a packet, of which its sender is the client.
-    fn rivals_of(&self, packet: Packet, now: u64) -> Vec<(Sender, u32, u64)> {
+    fn rivals_of(&self, packet: Packet, now: u64) -> Vec<Shown> {
         let rivals = self.rivals.get(&packet.connection).into_iter().flatten().copied();
-        rivals.filter(|(client, _, since)| *client == packet.sender && now - since <= SYN_TIMEOUT_TICKS).collect()
+        rivals.filter(|rival| rival.client == packet.sender && now - rival.since <= SYN_TIMEOUT_TICKS).collect()
     }
 
     /// Of these, those that contradict an open connection: neither its own nor one before.
-    fn rivals_of_open(&self, packet: Packet, known: &Known, now: u64) -> Vec<(Sender, u32, u64)> {
-        let is_later = |(client, isn, since): &(Sender, u32, u64)| {
-            (*client, *isn) != (known.client, known.isn) && *since >= known.start
-        };
+    fn rivals_of_open(&self, packet: Packet, known: &Known, now: u64) -> Vec<Shown> {
+        let is_later =
+            |rival: &Shown| (rival.client, rival.isn) != (known.client, known.isn) && rival.since >= known.start;
         self.rivals_of(packet, now).into_iter().filter(is_later).collect()
+    }
+
+    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present.
+    fn start_of(&self, packet: Packet, now: u64) -> u64 {
+        self.rivals_of(packet, now).iter().find(|rival| rival.isn == packet.isn).map_or(now, |rival| rival.start)
     }
 
     /// Keeps a handshake that contradicts its connection, and returns whether the connection stays as it is.
     fn is_contradicted(&mut self, packet: Packet, now: u64) -> bool {
         let Some(known) = self.known.get(&packet.connection) else { return false };
+        let client = if packet.kind == SignalKind::Syn { packet.sender } else { other(packet.sender) };
         let is_open = known.stage == Stage::Open && is_both(known) && !self.rules.answer_opens;
         let is_closed = known.stage == Stage::Closed && known.isn != 0;
-        let client = match packet.kind {
-            SignalKind::SynAck if is_open || is_closed => other(packet.sender),
-            SignalKind::Syn if is_closed => packet.sender,
-            _ => return false,
+        let is_other = (known.client, known.isn) != (client, packet.isn);
+        let (is_contradicted, stays) = match (packet.kind, known.stage) {
+            (SignalKind::Syn | SignalKind::SynAck, Stage::SynSent) => (known.client != client, true),
+            (SignalKind::Syn, Stage::Answered) => (is_other && !known.is_unseen, true),
+            (SignalKind::SynAck, Stage::Answered) => (is_other, true),
+            (SignalKind::SynAck, _) => (known.isn != packet.isn && (is_open || is_closed), is_open),
+            (SignalKind::Syn, _) => (known.isn != packet.isn && is_closed, false),
+            _ => (false, false),
         };
-        if known.isn == packet.isn {
-            return false;
+        if is_contradicted {
+            self.put_rival(packet.connection, (client, packet.isn), now);
         }
-        let rivals = self.rivals.entry(packet.connection).or_default();
-        rivals.retain(|(rival, isn, _)| (*rival, *isn) != (client, packet.isn));
-        rivals.push((client, packet.isn, now));
-        is_open
+        is_contradicted && stays
+    }
+
+    /// Keeps the handshake of a SYN-ACK that is the first packet of its connection.
+    fn keep_unseen(&mut self, packet: Packet, now: u64) {
+        let begins = self.known.get(&packet.connection).is_none_or(|known| match known.stage {
+            Stage::Candidate => true,
+            Stage::Closed | Stage::Open => known.isn != packet.isn,
+            Stage::SynSent | Stage::Answered => false,
+        });
+        if packet.kind == SignalKind::SynAck && begins && !self.rules.answer_opens {
+            self.put_rival(packet.connection, (other(packet.sender), packet.isn), now);
+        }
+    }
+
+    fn put_rival(&mut self, connection: u32, (client, isn): (Sender, u32), now: u64) {
+        let rivals = self.rivals.entry(connection).or_default();
+        let is_same = |rival: &Shown| (rival.client, rival.isn) == (client, isn);
+        let before = rivals.iter().find(|rival| is_same(rival) && now - rival.since <= SYN_TIMEOUT_TICKS);
+        let start = before.map_or(now, |before| before.start.max(now - RIVAL_DELAY_MAX));
+        rivals.retain(|rival| !is_same(rival));
+        rivals.push(Shown { client, isn, since: now, start });
+    }
+
+    /// Whether a packet shows that the SYN-ACK with which its connection began was none of its server's.
+    fn is_refuted(&self, packet: Packet, now: u64) -> bool {
+        let is_plain = matches!(packet.kind, SignalKind::Ack | SignalKind::Completes | SignalKind::Alive);
+        let is_other = self.known.get(&packet.connection).is_some_and(|known| {
+            known.stage == Stage::Answered
+                && known.is_unseen
+                && known.client == packet.sender
+                && known.isn != packet.isn
+        });
+        let rivals = self.rivals_of(packet, now);
+        is_plain && is_other && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn)
+    }
+
+    /// The start of the connection that a packet opens because it answers another handshake than the one under way.
+    fn answered(&mut self, packet: Packet, now: u64) -> Option<u64> {
+        let known = self.known.get(&packet.connection)?;
+        let is_half_open = matches!(known.stage, Stage::SynSent | Stage::Answered);
+        let is_plain = matches!(packet.kind, SignalKind::Ack | SignalKind::Completes | SignalKind::Alive);
+        let is_own = (known.client, known.isn) == (packet.sender, packet.isn);
+        if !is_half_open || !is_plain || is_own {
+            return None;
+        }
+        let start = self.rivals_of(packet, now).iter().find(|rival| rival.isn == packet.isn)?.start;
+        let new = Known { start, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+        self.known.insert(packet.connection, new);
+        self.rivals.remove(&packet.connection);
+        Some(start)
     }
 
     /// What a packet says about the handshakes that contradict its open connection: the events, if it says anything.
@@ -132,7 +199,7 @@ impl Machine {
             SignalKind::Completes => !rivals.is_empty() || known.isn == packet.isn,
             _ => false,
         };
-        let (client, isn, start) = *rivals.iter().find(|(_, isn, _)| is_plain && *isn == packet.isn)?;
+        let Shown { client, isn, start, .. } = *rivals.iter().find(|rival| is_plain && rival.isn == packet.isn)?;
         let closed = (false, known.client, known.start);
         let new = Known { start, ..fresh(Stage::Open, client, Packet { isn, ..packet }, now) };
         self.known.insert(packet.connection, Known { heard: BOTH.into(), ..new });
@@ -145,16 +212,17 @@ impl Machine {
         let known = self.known.get(&packet.connection)?;
         let is_first = known.stage == Stage::Answered && known.client == packet.sender && known.isn != packet.isn;
         let is_alive = packet.kind == SignalKind::Alive;
-        if !is_first || packet.kind != SignalKind::Ack && !is_alive {
+        let is_plain = packet.kind == SignalKind::Ack || packet.kind == SignalKind::Completes && known.is_unseen;
+        if !is_first || !is_plain && !is_alive {
             return None;
         }
         let ended = self.ended.get(&packet.connection)?;
         let has_ended = BOTH.iter().all(|side| ended.ended.contains(side));
         let rivals = self.rivals_of(packet, now);
-        let is_other = match rivals.iter().any(|(_, isn, _)| *isn == packet.isn) {
+        let is_other = match rivals.iter().any(|rival| rival.isn == packet.isn) {
             true => false,
             false if rivals.is_empty() => is_alive && !has_ended,
-            false => is_alive || !has_ended,
+            false => packet.kind != SignalKind::Ack || !has_ended,
         };
         if is_other { self.open_again(packet) } else { None }
     }
@@ -211,12 +279,23 @@ impl Machine {
             self.closed += 1;
             return events;
         }
-        if let Some(known) = self.reopened(packet).or_else(|| self.gone_on(packet, now)) {
+        let reopened = self.reopened(packet);
+        if reopened.is_none()
+            && let Some(start) = self.answered(packet, now)
+        {
+            self.opened += 1;
+            return vec![(true, packet.sender, start)];
+        }
+        if let Some(known) = reopened.or_else(|| self.gone_on(packet, now)) {
             self.reopened += 1;
             let event = (true, known.client, known.start);
             self.known.insert(packet.connection, known);
             return vec![event];
         }
+        if self.is_refuted(packet, now) {
+            return vec![];
+        }
+        self.keep_unseen(packet, now);
         let before = self.known.remove(&packet.connection);
         let open = before.as_ref().filter(|known| known.stage == Stage::Open && known.isn != packet.isn);
         let is_contested = open.is_some_and(|known| !self.rivals_of_open(packet, known, now).is_empty());
@@ -234,7 +313,7 @@ impl Machine {
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
             SignalKind::Completes if is_contested => after_data(before, packet, rules.one_way),
-            SignalKind::Completes => after_completes(before, packet, now, rules),
+            SignalKind::Completes => after_completes(before, packet, (now, self.start_of(packet, now)), rules),
             SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
                 let unmarked = before.map(|known| Known { ended: vec![], ..known });
                 (unmarked, vec![])
@@ -253,9 +332,15 @@ impl Machine {
         self.opened += events.iter().filter(|event| event.0).count() as u64;
         self.closed += events.iter().filter(|event| !event.0).count() as u64;
         self.known.extend(after.map(|known| (packet.connection, known)));
+        if was.is_some() && events.last().is_some_and(|event| event.0) {
+            self.rivals.remove(&packet.connection);
+        }
         events
     }
 }
+
+/// The ticks between the last and the first showing of a handshake that are kept.
+const RIVAL_DELAY_MAX: u64 = 1_023;
 
 type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 
@@ -279,6 +364,7 @@ fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
         heard: vec![sender],
         ended: vec![],
         reset: vec![],
+        is_unseen: stage == Stage::Answered,
         has_answered: false,
         syn_again: None,
     }
@@ -292,6 +378,7 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
             Stage::Candidate => new,
             Stage::SynSent if known.isn != packet.isn && known.client == packet.sender => new,
             Stage::SynSent if known.client == packet.sender && !known.has_answered => Known { since: now, ..known },
+            Stage::Answered if (known.client, known.isn) != (packet.sender, packet.isn) => new,
             Stage::Closed if known.isn != packet.isn => new,
             Stage::Closed if known.client == packet.sender && now > known.since => {
                 Known { since: now, syn_again: Some(now), ..known }
@@ -316,6 +403,7 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
             return (Some(Known { stage: Stage::Open, isn: packet.isn, heard: BOTH.into(), ..known }), vec![event]);
         }
         Stage::SynSent if known.client != packet.sender => {
+            known.start = if is_same { known.start } else { now };
             known.isn = packet.isn;
             known.stage = Stage::Answered;
             known.since = now;
@@ -354,9 +442,10 @@ fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     }
 }
 
-fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> After {
-    let anew = Known { heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
-    let opens = (true, packet.sender, now);
+/// `start` is that of a connection that the packet opens anew.
+fn after_completes(before: Option<Known>, packet: Packet, (now, start): (u64, u64), rules: Rules) -> After {
+    let anew = Known { start, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+    let opens = (true, packet.sender, start);
     let Some(known) = before else { return (Some(anew), vec![opens]) };
     let is_same = known.isn == packet.isn;
     let is_client = known.client == packet.sender || known.isn == 0;
@@ -382,7 +471,7 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
-        Stage::Answered if known.client == packet.sender => {
+        Stage::Answered if known.client == packet.sender && !known.is_unseen => {
             after_data(Some(Known { isn: packet.isn, ..known }), packet, rules.one_way)
         }
         _ => after_data(Some(known), packet, rules.one_way),

@@ -1,6 +1,7 @@
 //! The state table row by row, the bounds of filter and rings, and a plain exact machine to hold all of it against.
 
 mod bounds;
+mod contested;
 mod copies;
 mod filter;
 mod half_open_list;

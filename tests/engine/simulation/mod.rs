@@ -44,6 +44,13 @@
 //!   Whether such a connection is listed is not certain until another begins between the same ends.
 //! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:
 //!   for as long as a handshake may take what they open is not certain, until another connection begins.
+//! - **Numbers that agree in 17 bits** are the same to the engine, which keeps no more of them (see docs/design.md):
+//!   of a connection whose client's initial number agrees so with the last one between the same ends nothing is
+//!   certain. One in 131,072 does.
+//! - **A SYN-ACK that no tap captured** leaves a connection of which the server's packets show nothing but that it
+//!   talks. If one between the same ends is known to have ended, they may seem to be of that, and it is listed.
+//! - **A connection whose client answers with its FIN**, all before it uncaptured, and that takes the place of an open one
+//!   between the same ends: of which of the two the FINs are is not certain.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.

@@ -62,6 +62,8 @@ enum Event {
     /// A connection of the crowd begins.
     Join,
     Scripted(u32),
+    /// One of the crowd sends this, perhaps again, and pauses afterwards.
+    Send(u32, Flight, Option<i64>),
     Forge(Forgery),
     Flood,
     FloodAnswer(End, u32),
@@ -268,6 +270,7 @@ impl Network {
             }
             Event::Join => self.join(),
             Event::Scripted(connection) => self.scripted(connection),
+            Event::Send(connection, flight, pause_us) => self.send_scripted(connection, flight, pause_us, false),
             Event::Forge(forgery) => self.forge(forgery),
             Event::Flood => self.flood(),
             Event::FloodAnswer(client, isn) => {
@@ -361,9 +364,7 @@ impl Network {
             self.schedule(self.now_us + SECOND_US, Event::Scripted(connection));
             return;
         }
-        let is_lost = self.share(self.world.lost_behind);
         let Some(scripted) = self.scripted.get_mut(&connection) else { return };
-        let before = scripted.clone();
         let Some(step) = scripted.next(&mut self.script) else {
             if scripted.is_over() {
                 self.used.remove(&scripted.ends());
@@ -379,18 +380,22 @@ impl Network {
             is_gone: step.is_gone,
             to_server: step.sender.is_client,
         };
-        let is_late = step.may_be_late && self.world.jitter_us > 0;
+        self.send_scripted(connection, flight, step.pause_us, step.may_be_late);
+    }
+
+    /// One of the crowd sends a packet, and sends the same again when nothing follows, because it was lost behind the
+    /// taps.
+    fn send_scripted(&mut self, connection: u32, flight: Flight, pause_us: Option<i64>, may_be_late: bool) {
+        let is_late = may_be_late && self.world.jitter_us > 0;
         let late_us = if is_late { self.losses.below(self.world.jitter_us) as i64 } else { 0 };
         self.double(&flight, late_us);
-        self.schedule(self.now_us + late_us, Event::Tap(self.entry(&flight), flight));
-        if is_lost {
-            // It has passed, and is sent again when nothing follows.
-            self.scripted.insert(connection, before);
-            self.schedule(self.now_us + SECOND_US, Event::Scripted(connection));
+        self.schedule(self.now_us + late_us, Event::Tap(self.entry(&flight), flight.clone()));
+        if self.share(self.world.lost_behind) {
+            self.schedule(self.now_us + SECOND_US, Event::Send(connection, flight, pause_us));
             return;
         }
         // Behind the last packet the ends are free again.
-        let pause_us = step.pause_us.unwrap_or_else(|| self.script.log_uniform(&(1_000..=60_000_000)) as i64);
+        let pause_us = pause_us.unwrap_or_else(|| self.script.log_uniform(&(1_000..=60_000_000)) as i64);
         self.schedule(self.now_us + pause_us.max(1), Event::Scripted(connection));
     }
 

@@ -5,6 +5,7 @@ use super::clocks::Clocks;
 use super::host::Sender;
 use super::wire::{ACK, End, Ends, FIN, RST, SYN, Segment};
 use super::world::World;
+use flowpeel::track::FilterEntry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Display};
 
@@ -264,6 +265,15 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
+/// Which of the two the server's FIN was of may then be unknown.
+const REPLACED_BY_FIN: &str = "it took the place of another with its FIN";
+
+/// It then seems to be one that has ended, if that is known.
+const UNANSWERED: &str = "its SYN-ACK was not captured";
+
+/// The doubts that outlast their connection: the engine may know no end of it.
+const STAYING: [&str; 6] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED, REPLACED_BY_FIN];
+
 /// All connections of a world that may matter, and what lists have to say of them.
 pub(super) struct Truth {
     connections: HashMap<(u32, Ends), Connection>,
@@ -275,12 +285,16 @@ pub(super) struct Truth {
     ghosts: HashMap<Ends, &'static str>,
     /// When the last SYN passed between two ends.
     attempts_us: HashMap<Ends, i64>,
+    /// The client and its initial number of the last SYN or SYN-ACK between two ends.
+    numbers: HashMap<Ends, (End, u32)>,
     /// When the last SYN-ACK passed between two ends that no connection was behind.
     answers_us: HashMap<Ends, i64>,
     current: HashMap<Ends, Shown>,
     log: VecDeque<Change>,
     idle_timeout_us: Option<i64>,
     picks_up: bool,
+    /// Whether taps do not capture some packets.
+    loses_packets: bool,
     has_flood: bool,
     /// When a clock leaps, for all that is known because that time has passed.
     leap_us: Option<i64>,
@@ -298,11 +312,13 @@ impl Truth {
             ended: VecDeque::new(),
             ghosts: HashMap::new(),
             attempts_us: HashMap::new(),
+            numbers: HashMap::new(),
             answers_us: HashMap::new(),
             current: HashMap::new(),
             log: VecDeque::new(),
             idle_timeout_us: (world.idle_timeout_s > 0).then_some(world.idle_timeout_s as i64 * SECOND_US),
             picks_up: world.pickup > 0,
+            loses_packets: world.uncaptured > 0,
             has_flood: world.flood > 0,
             leap_us: Clocks::new(world, 0).leap_us(),
             ended_count: 0,
@@ -339,6 +355,9 @@ impl Truth {
         if let Some(sender) = own {
             self.pass_own(now_us, &segment, sender, is_gone);
         }
+        if segment.has(SYN) {
+            self.numbers.insert(ends, client_number(&segment));
+        }
         let own = own.map(|sender| sender.connection);
         let ended_count = self.ended_count;
         for other in self.live.get(&ends).into_iter().flatten().filter(|other| Some(**other) != own) {
@@ -358,10 +377,16 @@ impl Truth {
                 // Mid-stream: the handshake passed elsewhere.
                 if self.picks_up {
                     self.ghosts.insert(ends, "it may be picked up");
+                } else if self.loses_packets {
+                    self.ghosts.insert(ends, UNANSWERED);
                 }
                 return;
             }
-            self.connections.insert(id, Connection::new(client, now_us));
+            let mut connection = Connection::new(client, now_us);
+            if self.numbers.get(&ends).is_some_and(|before| looks_the_same(*before, client_number(segment))) {
+                connection.doubt = Some("the engine knows its number and the last one as the same");
+            }
+            self.connections.insert(id, connection);
             self.live.entry(ends).or_default().push(sender.connection);
         }
         let side = usize::from(!sender.is_client);
@@ -396,7 +421,7 @@ impl Truth {
             self.contradict_older(ends, sender.connection);
         }
         if is_new {
-            self.replace_older(now_us, ends, sender.connection);
+            self.replace_older(now_us, ends, sender.connection, segment.has(FIN));
         }
         if has_ended {
             self.end(now_us, ends, sender.connection);
@@ -419,7 +444,7 @@ impl Truth {
     }
 
     /// The client has answered: the connections before have ended.
-    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32) {
+    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32, by_fin: bool) {
         for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
             let was_open = connection.is_open();
@@ -428,6 +453,9 @@ impl Truth {
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
+                if was_open && by_fin {
+                    connection.doubt = Some(REPLACED_BY_FIN);
+                }
             }
         }
     }
@@ -443,9 +471,7 @@ impl Truth {
                 self.live.remove(&ends);
             }
             if let Some(doubt) = self.connections[&(connection, ends)].doubt {
-                let may_stay =
-                    self.picks_up || [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END].contains(&doubt);
-                if may_stay {
+                if self.picks_up || STAYING.contains(&doubt) {
                     self.ghosts.insert(ends, doubt);
                 }
             }
@@ -525,6 +551,16 @@ impl Truth {
     }
 }
 
+/// The client and its initial number that a SYN or SYN-ACK shows.
+fn client_number(segment: &Segment) -> (End, u32) {
+    if segment.has(ACK) { (segment.dst, segment.ack.wrapping_sub(1)) } else { (segment.src, segment.seq) }
+}
+
+/// Whether the engine, which keeps 17 bits of an initial number, takes two that differ for the same.
+fn looks_the_same(before: (End, u32), number: (End, u32)) -> bool {
+    before != number && (before.0, FilterEntry::short_isn(before.1)) == (number.0, FilterEntry::short_isn(number.1))
+}
+
 /// A packet of a side of a connection, which it has sent itself.
 fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize, is_gone: bool, ended_count: u64) {
     if let Some(ended_us) = connection.ended_us {
@@ -555,12 +591,15 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         return;
     }
     connection.has_passed[side] = true;
+    if side == 1 && connection.answered_us.is_none() {
+        connection.doubt.get_or_insert(UNANSWERED);
+    }
     if side == 0
         && connection.complete_us.is_none()
         && let Some(answered_us) = connection.answered_us
     {
         connection.complete_us = Some(now_us);
-        connection.doubt = connection.doubt.filter(|doubt| *doubt != PREMATURE);
+        connection.doubt = connection.doubt.filter(|doubt| ![PREMATURE, UNANSWERED].contains(doubt));
         if now_us - answered_us > HANDSHAKE_US {
             connection.doubt = Some("the handshake took too long");
         }

@@ -113,7 +113,9 @@ struct Rival {
     client: SocketAddr,
     server: SocketAddr,
     isn: u32,
+    /// When it came last, and first.
     tick: u64,
+    start_tick: u64,
 }
 
 /// The state table.
@@ -349,7 +351,9 @@ fn after_syn_ack(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
         State::Noticed => answered(),
         State::Established if entry.isn != Some(isn) => {
             // It may be forged: the client's next packet decides.
-            let rival = Rival { client: segment.dst, server: segment.src, isn, tick: now };
+            let known = entry.rival.as_ref().filter(|rival| (rival.client, rival.isn) == (segment.dst, isn));
+            let start_tick = known.map_or(now, |rival| rival.start_tick);
+            let rival = Rival { client: segment.dst, server: segment.src, isn, tick: now, start_tick };
             Some(Entry { rival: Some(rival), ..entry })
         }
         State::Closed if entry.isn != Some(isn) => answered(),
@@ -392,7 +396,7 @@ fn after_other(before: Option<Entry>, segment: &Segment, now: u64, rules: Rules)
     let follows = segment.seq.wrapping_sub(rival.isn.wrapping_add(1)) <= u32::from(u16::MAX);
     let is_answer = follows && now.saturating_sub(rival.tick) <= rules.syn_timeout_ticks;
     if is_answer && entry.state == State::Established {
-        let new = half_open(State::Established, (rival.client, rival.server), rival.isn, rival.tick);
+        let new = half_open(State::Established, (rival.client, rival.server), rival.isn, rival.start_tick);
         return Some(new);
     }
     Some(entry)

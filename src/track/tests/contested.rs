@@ -1,0 +1,124 @@
+//! Handshakes that contradict each other, of which the client's first packet shows the true one.
+
+use super::*;
+use Sender::{Client, Server};
+
+/// Numbers further from each other than a window.
+const ISN: u32 = 1 << 20;
+const FORGED: u32 = 9 << 20;
+
+const KEYS: [fn() -> AnyKey; 4] = [|| v4(0), || v4(1), || v6(0), || v6(1)];
+
+fn tick(scene: &Scene) -> u32 {
+    FilterEntry::tick_of(scene.tick)
+}
+
+/// A connection that was open for a tick, and that both sides have ended.
+fn ended(key: AnyKey) -> Scene {
+    let mut scene = Scene::new(config());
+    let events = scene.play(key, "7SaD+Ff");
+    assert_eq!(events.len(), 2);
+    scene
+}
+
+/// A handshake, and the event of the client's answer.
+fn handshake(scene: &mut Scene, key: AnyKey, kinds: &[(Sender, SignalKind)]) -> Option<Event> {
+    let events: Vec<_> = kinds.iter().filter_map(|(sender, kind)| scene.send(key, *sender, *kind, ISN)).collect();
+    assert!(events.len() < 2, "{events:?}");
+    events.first().copied()
+}
+
+#[test]
+fn a_syn_ack_that_is_forged_behind_an_end_hides_the_next_connection_from_neither_side() {
+    let whole = [(Client, SignalKind::Syn), (Server, SignalKind::SynAck), (Client, SignalKind::Completes)];
+    for key in KEYS.map(|key| key()) {
+        for forger in [Client, Server] {
+            for from in [0, 1] {
+                let mut scene = ended(key);
+                scene.pass(3);
+                assert_eq!(scene.send(key, forger, SignalKind::SynAck, FORGED), None);
+                scene.pass(2);
+                let start = tick(&scene);
+                let event = handshake(&mut scene, key, &whole[from..]);
+                assert_eq!(event, Some(Event::Open(key, start)), "{forger:?}, from packet {from} on");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_handshakes_at_once_the_one_that_is_answered_opens_with_its_own_start() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        scene.send(key, Client, SignalKind::Syn, FORGED);
+        scene.send(key, Server, SignalKind::SynAck, FORGED);
+        scene.pass(2);
+        let start = tick(&scene);
+        scene.send(key, Client, SignalKind::Syn, ISN);
+        scene.pass(3);
+        scene.send(key, Server, SignalKind::SynAck, ISN);
+        // Behind lost packets, within the first window.
+        let opened = scene.send(key, Client, SignalKind::Ack, ISN + 3_000);
+        assert_eq!(opened, Some(Event::Open(key, start)));
+        assert_eq!(scene.send(key, Client, SignalKind::Ack, FORGED), None, "the other is forgotten");
+    }
+}
+
+#[test]
+fn a_syn_ack_that_its_client_does_not_follow_opens_nothing() {
+    for key in KEYS.map(|key| key()) {
+        for kind in [SignalKind::Ack, SignalKind::Completes, SignalKind::Alive] {
+            let mut scene = Scene::new(config());
+            scene.send(key, Server, SignalKind::SynAck, FORGED);
+            assert_eq!(scene.send(key, Client, kind, ISN), None, "{kind:?}");
+            assert_eq!(scene.send(key, Client, kind, FORGED), Some(Event::Open(key, tick(&scene))), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_denies_a_forged_syn_ack_goes_on_with_what_a_forged_rst_had_ended() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        let start = tick(&scene);
+        assert_eq!(scene.play(key, "7SaD+r").len(), 2);
+        scene.pass(u64::from(LINGER_TICKS) + 3);
+        scene.send(key, Server, SignalKind::SynAck, FORGED);
+        assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN), Some(Event::Reopen(key, start)));
+    }
+}
+
+#[test]
+fn what_acknowledges_neither_a_syn_nor_its_data_starts_where_it_is_seen() {
+    for key in KEYS.map(|key| key()) {
+        for (acknowledged, has_data, is_of_syn) in
+            [(ISN, false, true), (ISN + 900, false, false), (ISN + 900, true, true), (FORGED, true, false)]
+        {
+            let mut scene = Scene::new(config());
+            let syn_tick = tick(&scene);
+            let AnyKey::V4(v4) = key else { continue };
+            let syn = signal(&scene.hash_v4, &v4, Client, (scene.tick, SignalKind::Syn, ISN)).with_data(has_data);
+            assert_eq!(scene.tracker.handle(&syn), None);
+            scene.pass(4);
+            scene.send(key, Server, SignalKind::SynAck, acknowledged);
+            let start = if is_of_syn { syn_tick } else { tick(&scene) };
+            scene.pass(1);
+            let opened = scene.send(key, Client, SignalKind::Completes, acknowledged);
+            assert_eq!(opened, Some(Event::Open(key, start)), "{acknowledged} {has_data}");
+        }
+    }
+}
+
+#[test]
+fn what_goes_on_long_after_its_end_is_midstream() {
+    for key in KEYS.map(|key| key()) {
+        for (pause_ticks, is_midstream) in [(100_000, false), (700_000, true), (3 << 20, true)] {
+            let mut scene = Scene::new(config());
+            let start = tick(&scene);
+            assert_eq!(scene.play(key, "7SaD+r").len(), 2);
+            scene.pass(pause_ticks);
+            let payload = if is_midstream { tick(&scene) | MIDSTREAM } else { start };
+            assert_eq!(scene.send(key, Server, SignalKind::Alive, ISN), Some(Event::Reopen(key, payload)));
+        }
+    }
+}
