@@ -27,6 +27,64 @@ struct ListLine<'a> {
     /// Written only where not the whole list is.
     #[serde(skip_serializing_if = "Option::is_none")]
     selection: Option<SelectionFields<'a>>,
+    #[serde(flatten)]
+    columns: Columns<'a>,
+}
+
+/// The columns of the connections, with empty values: loaders take the columns and their types from the first lines of
+/// some files, where there may be no connection at all.
+#[derive(Serialize)]
+struct Columns<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<&'static str>,
+    src_ip: &'static str,
+    src_port: u16,
+    dest_ip: &'static str,
+    dest_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan: Option<[u16; 1]>,
+    proto: &'static str,
+    community_id: &'static str,
+    flow: FlowColumns<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nat: Option<NatColumns>,
+}
+
+#[derive(Serialize)]
+struct FlowColumns<'a> {
+    start: &'a str,
+    age: f64,
+    state: &'static str,
+    midstream: bool,
+    unsettled: bool,
+    start_is_bound: bool,
+}
+
+#[derive(Default, Serialize)]
+struct NatColumns {
+    name: &'static str,
+    src_ip: &'static str,
+    src_port: u16,
+    dest_ip: &'static str,
+    dest_port: u16,
+}
+
+impl<'a> Columns<'a> {
+    /// The columns of the lines of this list, which begins then.
+    fn of(header: &Header, start: &'a str, vlan_key: bool) -> Self {
+        Columns {
+            change: None,
+            src_ip: "",
+            src_port: 0,
+            dest_ip: "",
+            dest_port: 0,
+            vlan: vlan_key.then_some([0]),
+            proto: "",
+            community_id: "",
+            flow: FlowColumns { start, age: 0.0, state: "", midstream: false, unsettled: false, start_is_bound: false },
+            nat: header.translated.map(|_| NatColumns::default()),
+        }
+    }
 }
 
 /// What of a list follows.
@@ -63,6 +121,8 @@ struct ChangesLine<'a> {
     timestamp: &'a str,
     event_type: &'static str,
     flow_changes: ChangesFields<'a>,
+    #[serde(flatten)]
+    columns: Columns<'a>,
 }
 
 #[derive(Serialize)]
@@ -269,7 +329,8 @@ impl Lines {
             Dialect::Eve => str::from_utf8(&eve_end).unwrap_or_default(),
         };
         let end_ns = list.header.figures.end_ns;
-        let mut line = ListLine { timestamp, event_type: "flow_list", flow_list, selection: None };
+        let columns = Columns::of(&list.header, start.as_str(), self.vlan_key);
+        let mut line = ListLine { timestamp, event_type: "flow_list", flow_list, selection: None, columns };
         let head = head(&end);
         let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
         if selection.is_partial() {
@@ -346,7 +407,9 @@ impl Lines {
             listed,
             delisted,
         };
-        self.header(&ChangesLine { timestamp: end.as_str(), event_type: "flow_changes", flow_changes: fields })?;
+        let columns = Columns { change: Some(""), ..Columns::of(header, start.as_str(), self.vlan_key) };
+        let timestamp = end.as_str();
+        self.header(&ChangesLine { timestamp, event_type: "flow_changes", flow_changes: fields, columns })?;
         let head = head(&end);
         for change in base.earlier.changes_to(list) {
             let (row, mark) = match &change {

@@ -33,7 +33,7 @@ pub(super) enum Mode {
     /// A filter is being written.
     Filter(FilterLine),
     Help,
-    Life(Life),
+    Life(Box<Life>),
 }
 
 /// A filter that is being written, and why it is none yet.
@@ -198,7 +198,7 @@ impl State {
         let Some(index) = self.index_in_page(self.selected.cursor) else { return };
         let page = &self.watched.page;
         if let Some(row) = page.rows.get(index).filter(|_| self.selected.group_by.is_none()) {
-            self.mode = Mode::Life(Life::new(row, page.end_ns));
+            self.mode = Mode::Life(Box::new(Life::new(row, page.end_ns)));
         } else if let (Some(group), Some(group_by)) = (page.groups.get(index), self.selected.group_by)
             && !self.is_frozen
         {
