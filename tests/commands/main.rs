@@ -3,6 +3,7 @@
 //! - `bad_input`: captures that are damaged, options that are wrong, output that fails, signals
 //! - `collect`, `diff`, `merge`, `salvage`, `snapshots`: snapshots, and lists made of them
 //! - `events`: a line for each connection that opened or ended
+//! - `loaders`: DuckDB over what flowpeel writes
 //! - `metrics`: over HTTP, by Prometheus' own tools
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
@@ -14,6 +15,7 @@ mod bad_input;
 mod collect;
 mod diff;
 mod events;
+mod loaders;
 mod merge;
 mod metrics;
 mod operation;
