@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 /// The set. Its memory is fixed when it is made, and threads may share it.
 pub(super) struct RecentConnections {
     /// Parts of the hashes of the last two connections that came to each place, the last one's in the lower byte. A
-    /// power of two of places. An empty byte is as one of a connection whose part is zero: to say that it is empty would
-    /// cost every packet more than these do.
+    /// power of two of places. An empty byte is as one of a connection whose part is zero: to say that it is empty
+    /// would cost every packet more than these do.
     places: Box<[AtomicU16]>,
 }
 

@@ -11,8 +11,8 @@ use crate::state::{Decoder, Encoder};
 use crate::track::hashed_words::HashedWords;
 use crate::track::{ConnectionState, FilterEntry};
 
-/// From how many ticks after its end on, at least, a connection is old. Those that are not have started less than a turn
-/// of a tick's bits ago, if they were never listed.
+/// From how many ticks after its end on, at least, a connection is old. Those that are not have started less than a
+/// turn of a tick's bits ago, if they were never listed.
 const OLD_TICKS: u64 = 1 << (TICK_BITS - 2);
 
 /// How often the ages of all are looked at, in ticks.

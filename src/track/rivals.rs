@@ -18,8 +18,8 @@ use flowpeel_lines::{Line, Lines};
 /// Records in a set: a cache line of them.
 const RECORD_COUNT: usize = 4;
 
-/// Sets of a partition: 2,048 records in 32 KiB. A connection whose client opens it anew without having ended it is rare,
-/// and a round trip short; of a SYN-ACK whose SYN was not seen more is known for as long as there is room.
+/// Sets of a partition: 2,048 records in 32 KiB. A connection whose client opens it anew without having ended it is
+/// rare, and a round trip short; of a SYN-ACK whose SYN was not seen more is known for as long as there is room.
 const SET_COUNT: usize = 512;
 
 /// How far a client may have come before it has read more than the SYN-ACK: the window in a SYN-ACK is never scaled

@@ -471,10 +471,10 @@ impl Truth {
             if live.is_empty() {
                 self.live.remove(&ends);
             }
-            if let Some(doubt) = self.connections[&(connection, ends)].doubt {
-                if self.picks_up || STAYING.contains(&doubt) {
-                    self.ghosts.insert(ends, doubt);
-                }
+            if let Some(doubt) = self.connections[&(connection, ends)].doubt
+                && (self.picks_up || STAYING.contains(&doubt))
+            {
+                self.ghosts.insert(ends, doubt);
             }
             if self.connections[&(connection, ends)].seems_alive {
                 self.ghosts.insert(ends, "data that was not its own, of a side that had ended");
