@@ -19,8 +19,8 @@ use flowpeel_lines::{Lines, SharedLine, prefetch};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How far a side may be from the number with which a SYN began it, or from where it was last, in bytes, for a packet
-/// to be of the connection that the SYN began.
+/// How far a side may be from the number with which a SYN began it, in bytes, for a packet to be of the connection that
+/// the SYN began: the window in a SYN-ACK is never scaled.
 const BEGUN_SIZE: u32 = 1 << 16;
 
 /// How far behind an end packets of its side may be that come late or are repeated, in bytes, and how far what they

@@ -33,11 +33,11 @@
 //!
 //! A SYN-ACK may be forged too. One with another ISN than that of the open connection "contradicts" it, and is kept in
 //! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
-//! connection goes on as it was. The same holds of a handshake that is under way, which may be forged itself: the first
-//! packet that follows a SYN or SYN-ACK says which of them was true. A SYN-ACK to a SYN that was not seen is forged if
-//! its client's first packet does not follow it. So it does when the end was forged as well: an answered connection
-//! whose client's first packet has other numbers is the one that had ended. (Where only one side is seen, or only flags
-//! are, nothing can contradict a SYN-ACK, and the connection is closed at once.)
+//! connection goes on as it was. The same holds of a handshake that is under way, which may be forged itself: the
+//! first packet that follows a SYN or SYN-ACK says which of them was true. A SYN-ACK to a SYN that was not seen is
+//! forged if its client's first packet does not follow it. A connection goes on when its end was forged as well: an
+//! answered connection whose client's first packet has other numbers is the one that had ended. (Where only one side
+//! is seen, or only flags are, nothing can contradict a SYN-ACK, and the connection is closed at once.)
 //!
 //! # Connections that are older than the start
 //!

@@ -265,8 +265,8 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
-/// Which of the two the server's FIN was of may then be unknown.
-const REPLACED_BY_FIN: &str = "it took the place of another with its FIN";
+/// Of which of the two the FIN was may then be unknown.
+const REPLACED_BY_FIN: &str = "it took the place of another after a FIN";
 
 /// It then seems to be one that has ended, if that is known.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
@@ -421,7 +421,8 @@ impl Truth {
             self.contradict_older(ends, sender.connection);
         }
         if is_new {
-            self.replace_older(now_us, ends, sender.connection, segment.has(FIN));
+            let has_fin = self.connections.get(&id).is_some_and(|connection| connection.fins != [false; 2]);
+            self.replace_older(now_us, ends, sender.connection, has_fin);
         }
         if has_ended {
             self.end(now_us, ends, sender.connection);
@@ -444,7 +445,7 @@ impl Truth {
     }
 
     /// The client has answered: the connections before have ended.
-    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32, by_fin: bool) {
+    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32, has_fin: bool) {
         for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
             let was_open = connection.is_open();
@@ -453,7 +454,7 @@ impl Truth {
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
-                if was_open && by_fin {
+                if was_open && has_fin {
                     connection.doubt = Some(REPLACED_BY_FIN);
                 }
             }
