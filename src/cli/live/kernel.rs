@@ -24,7 +24,7 @@ const TRANSLATIONS_MIN: u64 = 1 << 14;
 /// The options.
 #[derive(Args)]
 pub(super) struct KernelOptions {
-    /// Ask the kernel what is open, and what is translated (NAT)
+    /// Ask the kernel what is open and translated (NAT)
     ///
     /// Connections that the kernel tracks (conntrack) and that go through a captured interface are listed from the
     /// first list on, idle ones too. A translated connection is one line, with its other name as `nat`. Takes

@@ -69,7 +69,8 @@ impl Reader {
             self.flows.values_mut().for_each(|line| *line = aged(line, end, elapsed_us));
             self.apply(lines, fields);
             let list = header.split_once(",\"base\":").unwrap().0.replace("flow_changes", "flow_list");
-            format!("{list}}}}}")
+            let columns = header.split_once("\"change\":\"\",").unwrap().1;
+            format!("{list}}},{columns}")
         };
         (self.interval, self.end) = (fields["interval"].as_u64().unwrap(), end.to_owned());
         assert_eq!(fields["flows"], self.flows.len());
