@@ -42,6 +42,7 @@ pub use source_list::{SourceFigures, SourceList, SourceListHeader};
 pub use stream::Stream;
 pub use sums::{Side, write_difference, write_merged, write_snapshot};
 pub use table::Look;
+#[cfg(feature = "cli")]
 pub(crate) use table::{age_text, end_text, since_text};
 pub use timestamp::rfc3339;
 pub use unpacked::unpacked;

@@ -199,6 +199,7 @@ fn since(times: &mut TimeFormatter, row: &Row, list_end_ns: i64) -> String {
 }
 
 /// [`since`] of one row.
+#[cfg(feature = "cli")]
 pub(crate) fn since_text(row: &Row, list_end_ns: i64) -> String {
     since(&mut TimeFormatter::default(), row, list_end_ns)
 }
