@@ -1,6 +1,6 @@
 //! `--events`: the lines of generated and real traffic against an independent state table; files and sockets.
 
-use crate::support::command::{Ended, FLOWPEEL, Running, command, flowpeel, lists, replay, run};
+use crate::support::command::{Ended, FLOWPEEL, Running, command, flowpeel, has, lists, replay, run};
 use crate::support::files::names;
 use crate::support::oracle::{Ended as OracleEnded, Oracle, Rules, frames_of_pcap};
 use crate::support::say::skipped;
@@ -356,16 +356,6 @@ impl Drop for Collector {
     }
 }
 
-/// Whether this program is installed; if not, says that the test is skipped.
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
-    if !found {
-        skipped(&format!("{program} is not installed"));
-    }
-    found
-}
-
 /// Waits until somebody listens at this UDP port of loopback.
 fn until_listening(port: u16) {
     let own = format!(":{port:04X}");
@@ -408,7 +398,7 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(collected: &[T], expected: &[T]) 
 
 #[test]
 fn nfcapd_has_the_connections_that_ended() {
-    if !is_installed("nfcapd") || !is_installed("nfdump") {
+    if !has("nfcapd") || !has("nfdump") {
         return;
     }
     let place = tempfile::tempdir().unwrap();
@@ -446,7 +436,7 @@ fn nfcapd_has_the_connections_that_ended() {
 
 #[test]
 fn nfacctd_has_the_connections_that_ended() {
-    if !is_installed("nfacctd") {
+    if !has("nfacctd") {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 //! What enters: names, addresses. What leaves: places where programs run whose traffic stays among them. Whatever a
 //! test did and however it ended, its namespaces are removed, and every process in them is ended by its own number.
 
+pub(crate) use crate::support::command::has;
 use crate::support::say::skipped;
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
@@ -24,16 +25,6 @@ const SETTINGS: &str = "cd /proc/sys/net && echo 1 >ipv4/ip_forward && echo 0 >i
     for c in all default; do echo 1 >ipv6/conf/$c/forwarding; echo 0 >ipv6/conf/$c/accept_dad; \
     echo 0 >ipv6/conf/$c/router_solicitations; done && ip link set lo up && \
     for f in -4 -6; do ip $f rule add pref 1000 lookup local && ip $f rule del pref 0; done";
-
-/// Whether this program is installed; if not, says that the test or its part is skipped.
-pub(crate) fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
-    if !found {
-        skipped(&format!("{program} is not installed"));
-    }
-    found
-}
 
 /// Runs a program to its end, and asserts its success.
 pub(crate) fn run(mut command: Command) -> String {

@@ -1,5 +1,6 @@
 //! Programs run under a time limit, above all the built command, and its lists read back.
 
+use super::say::skipped;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Read;
@@ -9,6 +10,16 @@ use std::time::{Duration, Instant};
 
 /// A program that runs longer hangs.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Whether this program is installed; if not, says that the test or its part is skipped.
+pub(crate) fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !found {
+        skipped(&format!("{program} is not installed"));
+    }
+    found
+}
 
 pub(crate) const FLOWPEEL: &str = env!("CARGO_BIN_EXE_flowpeel");
 

@@ -8,15 +8,13 @@ mod options;
 mod packaging;
 mod places;
 
-use crate::support::command::{Ended, FLOWPEEL, flowpeel};
+use crate::support::command::{Ended, FLOWPEEL, flowpeel, has};
 use crate::support::files::{files, name};
-use crate::support::say::skipped;
 use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// `flowpeel replay` with these options, which must succeed.
 fn replayed(options: &str, inputs: &[&Path]) -> Ended {
@@ -35,13 +33,4 @@ fn capture(directory: &Path, name: &str, connection_count: u64) -> PathBuf {
     let mut out = BufWriter::new(File::create(&path).unwrap());
     write_pcap(&mut Traffic::new(config).unwrap(), &mut out).unwrap();
     path
-}
-
-/// Whether this program is installed; if not, says that the test is skipped.
-fn has(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok();
-    if !is_there {
-        skipped(&format!("there is no {program} here"));
-    }
-    is_there
 }
