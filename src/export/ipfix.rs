@@ -68,37 +68,25 @@ const ACK: u16 = 16;
 const FROM_INITIATOR: u8 = 1;
 
 /// Turns events into messages.
+#[derive(Default)]
 pub struct IpfixMessages {
     /// The message that is being filled: its header, then sets.
     message: Vec<u8>,
     /// Where the set begins that is being filled, and its number.
     set: Option<(usize, u16)>,
-    /// Records in the message, records before it, messages so far, flows that were sent and lost, and how many of the
-    /// lost were reported.
+    /// Records in the message, options data among them.
     record_count: u32,
+    /// Records of all messages before it.
     sequence: u32,
+    /// Messages before it.
     message_count: u64,
+    /// Flows that were sent.
     sent: u64,
+    /// Flows that were lost, and how many of them options data has reported.
     lost: u64,
     lost_reported: u64,
     /// The time of the last event in the message, in seconds since 1970.
     time_s: u32,
-}
-
-impl Default for IpfixMessages {
-    fn default() -> Self {
-        IpfixMessages {
-            message: Vec::with_capacity(MESSAGE_SIZE_MAX),
-            set: None,
-            record_count: 0,
-            sequence: 0,
-            message_count: 0,
-            sent: 0,
-            lost: 0,
-            lost_reported: 0,
-            time_s: 0,
-        }
-    }
 }
 
 impl IpfixMessages {
