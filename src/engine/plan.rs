@@ -491,6 +491,8 @@ impl Plan {
         let is_taken = |(part, _): &(&str, u64)| match *part {
             "sources" => self.config.sources_max.is_some(),
             "translations" => self.config.translations_max.is_some(),
+            "events" => self.config.event_log_size > 0,
+            "view" => self.config.has_view,
             _ => true,
         };
         self.memory.parts().into_iter().filter(is_taken).collect()
