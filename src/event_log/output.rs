@@ -10,7 +10,6 @@ use crate::export::{EventLines, FlowEvent, IpfixMessages, rfc3339};
 use crate::metrics::EventCounts;
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a socket that could not be reached is left alone.
@@ -31,12 +30,9 @@ pub(super) struct Output {
     encoder: Encoder,
     sink: Sink,
     is_live: bool,
-    counts: Arc<EventCounts>,
     pending: Pending,
     /// The number of the last event, lost ones included.
     sequence: u64,
-    /// Events that were lost since a record said so.
-    lost: u64,
     record: Vec<u8>,
     /// When a socket was last tried in vain.
     tried: Option<Instant>,
@@ -76,10 +72,8 @@ impl Output {
             encoder,
             sink,
             is_live,
-            counts,
-            pending: Pending::default(),
+            pending: Pending::new(counts),
             sequence: 0,
-            lost: 0,
             record: Vec::new(),
             tried: None,
             is_failing: false,
@@ -99,7 +93,7 @@ impl Output {
     /// Counts events that never came here.
     pub(super) fn skip(&mut self, count: u64) {
         self.sequence += count;
-        self.lost += count;
+        self.pending.skip(count);
     }
 
     /// Takes an event, of which the number is given here. Without room it is lost.
@@ -107,33 +101,27 @@ impl Output {
         self.sequence += 1;
         let event = FlowEvent { sequence: self.sequence, ..*event };
         self.rotate_before(&event);
-        self.record.clear();
-        let Output { encoder, pending, record, lost, .. } = self;
-        let has_room = match encoder {
+        let Output { encoder, pending, record, .. } = self;
+        match encoder {
             Encoder::Lines { lines, is_syslog } => {
-                if *lost > 0 {
+                if pending.lost() > 0 {
                     begin_line(record, &event, *is_syslog);
-                    lines.append_loss(record, *lost, &event);
+                    lines.append_loss(record, pending.lost(), &event);
+                    if pending.push(record, 0) {
+                        pending.take_lost();
+                    }
                 }
                 begin_line(record, &event, *is_syslog);
                 lines.append(record, &event);
-                // A datagram holds one line, and two records here are two.
-                record.split_inclusive(|&byte| byte == b'\n').all(|line| pending.push(line))
+                pending.push(record, 1);
             }
             Encoder::Ipfix(messages) => {
-                messages.count_lost(std::mem::take(lost));
-                let mut has_room = true;
-                messages.add(&event, &mut |message| has_room &= pending.push(message));
-                has_room
+                messages.count_lost(pending.take_lost());
+                messages.add(&event, &mut |message, flow_count| {
+                    pending.push(message, flow_count);
+                });
             }
-        };
-        *lost = if has_room { 0 } else { *lost + 1 };
-        self.count(u64::from(has_room), u64::from(!has_room));
-    }
-
-    fn count(&self, written: u64, lost: u64) {
-        self.counts.written.fetch_add(written, Ordering::Relaxed);
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+        }
     }
 
     /// Begins a new file before an event that is due for one, once all before it has been written.
@@ -161,8 +149,10 @@ impl Output {
     /// Writes what the destination takes at once.
     pub(super) fn flush(&mut self, warn: Warn) {
         if let Encoder::Ipfix(messages) = &mut self.encoder {
-            let (pending, lost) = (&mut self.pending, &mut self.lost);
-            messages.flush(&mut |message| *lost += u64::from(!pending.push(message)));
+            let pending = &mut self.pending;
+            messages.flush(&mut |message, flow_count| {
+                pending.push(message, flow_count);
+            });
         }
         while self.waits() {
             match self.write_some() {
@@ -192,10 +182,7 @@ impl Output {
             }
             self.flush(&mut *warn);
         }
-        let lost = self.pending.drop_whole();
-        self.lost += lost;
-        self.counts.written.fetch_sub(lost.min(self.counts.written.load(Ordering::Relaxed)), Ordering::Relaxed);
-        self.count(0, lost);
+        self.pending.drop_whole();
     }
 
     fn write_some(&mut self) -> io::Result<usize> {
@@ -234,6 +221,7 @@ impl Output {
 
 /// Begins the line of an event: for syslog with the header of a message (RFC 5424, section 6).
 fn begin_line(line: &mut Vec<u8>, event: &FlowEvent, is_syslog: bool) {
+    line.clear();
     if is_syslog {
         let time = rfc3339(event.flow.end_ns);
         // Writing to a vector cannot fail.

@@ -1,23 +1,56 @@
-//! What a destination has not taken yet: whole records, of which the first may have been taken in part.
+//! What a destination has not taken yet: whole records, of which the first may have been taken in part; and how many
+//! events were written and lost.
 
+use crate::metrics::EventCounts;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The most bytes that wait at a destination: some 15,000 events, which a receiver that is restarted should not lose.
 pub(super) const PENDING_SIZE_MAX: usize = 4 << 20;
 
-/// Records that wait, in order. A record is a line, or a message that is taken whole.
+/// A record: a line, or a message that is taken whole.
+#[derive(Clone, Copy)]
+struct Record {
+    size: usize,
+    /// The events in it.
+    event_count: u64,
+}
+
+/// Records that wait, in order.
 #[derive(Default)]
 pub(super) struct Pending {
     bytes: VecDeque<u8>,
-    /// The sizes of the records.
-    sizes: VecDeque<usize>,
+    records: VecDeque<Record>,
     /// How much of the first record was taken.
     taken: usize,
+    /// Events that were lost since this was reported to the receiver.
+    lost: u64,
+    counts: Arc<EventCounts>,
 }
 
 impl Pending {
+    pub(super) fn new(counts: Arc<EventCounts>) -> Self {
+        Pending { counts, ..Pending::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.sizes.is_empty()
+        self.records.is_empty()
+    }
+
+    /// Events that were lost and not reported yet.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Takes note of events that never came here, and are counted already.
+    pub(super) fn skip(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    /// The events that were lost and not reported yet: they are to be reported now.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     /// Whether there is no room for many more records.
@@ -25,15 +58,22 @@ impl Pending {
         self.bytes.len() > PENDING_SIZE_MAX / 2
     }
 
-    /// Adds a record, and returns whether there was room for it.
-    #[must_use]
-    pub(super) fn push(&mut self, record: &[u8]) -> bool {
+    /// Adds a record of so many events, which are lost if there is no room for it. Returns whether there was.
+    pub(super) fn push(&mut self, record: &[u8], event_count: u64) -> bool {
         let has_room = self.bytes.len() + record.len() <= PENDING_SIZE_MAX;
-        if has_room && !record.is_empty() {
+        if has_room {
             self.bytes.extend(record);
-            self.sizes.push_back(record.len());
+            self.records.push_back(Record { size: record.len(), event_count });
+            self.counts.written.fetch_add(event_count, Ordering::Relaxed);
+        } else {
+            self.lose(event_count);
         }
         has_room
+    }
+
+    fn lose(&mut self, event_count: u64) {
+        self.lost += event_count;
+        self.counts.lost.fetch_add(event_count, Ordering::Relaxed);
     }
 
     /// As much of what was not taken as is in one piece: of a stream this may be written.
@@ -47,17 +87,17 @@ impl Pending {
 
     /// The first record whole.
     pub(super) fn first(&mut self) -> &[u8] {
-        let size = self.sizes.front().copied().unwrap_or(0);
+        let size = self.records.front().map_or(0, |record| record.size);
         self.bytes.make_contiguous().get(..size).unwrap_or_default()
     }
 
     /// Takes out so many bytes of what was not taken.
     pub(super) fn take(&mut self, count: usize) {
         self.taken += count;
-        while let Some(&size) = self.sizes.front()
+        while let Some(&Record { size, .. }) = self.records.front()
             && size <= self.taken
         {
-            self.sizes.pop_front();
+            self.records.pop_front();
             self.bytes.drain(..size);
             self.taken -= size;
         }
@@ -68,13 +108,13 @@ impl Pending {
         self.taken = 0;
     }
 
-    /// Drops all records but the one that was taken in part, and returns how many those are.
-    pub(super) fn drop_whole(&mut self) -> u64 {
-        let kept = usize::from(self.taken > 0).min(self.sizes.len());
-        let dropped = self.sizes.len() - kept;
-        self.sizes.truncate(kept);
-        self.bytes.truncate(self.sizes.iter().sum());
-        dropped as u64
+    /// Drops all records but the one that was taken in part: their events are lost.
+    pub(super) fn drop_whole(&mut self) {
+        let kept = usize::from(self.taken > 0).min(self.records.len());
+        let dropped = self.records.drain(kept..).map(|record| record.event_count).sum();
+        self.bytes.truncate(self.records.iter().map(|record| record.size).sum());
+        self.counts.written.fetch_sub(dropped, Ordering::Relaxed);
+        self.lose(dropped);
     }
 }
 
@@ -94,7 +134,7 @@ mod tests {
             let mut records = records.iter();
             for (count, pushes) in counts {
                 if pushes && let Some(record) = records.next() {
-                    prop_assert!(pending.push(record));
+                    prop_assert!(pending.push(record, 1));
                     pushed.extend_from_slice(record);
                 }
                 let rest = pending.rest();
@@ -116,16 +156,20 @@ mod tests {
     fn a_record_that_was_begun_stays_and_can_be_sent_again() {
         let mut pending = Pending::default();
         for record in [&b"first\n"[..], b"second\n", b"third\n"] {
-            assert!(pending.push(record));
+            assert!(pending.push(record, 1));
         }
         pending.take(8);
         assert_eq!(pending.rest(), b"cond\nthird\n");
-        assert_eq!(pending.drop_whole(), 1);
+        pending.drop_whole();
+        assert_eq!(pending.take_lost(), 1);
         assert_eq!(pending.rest(), b"cond\n");
         pending.rewind();
         assert_eq!((pending.first().to_vec(), pending.rest()), (b"second\n".to_vec(), &b"second\n"[..]));
         pending.take(7);
         assert!(pending.is_empty());
-        assert!(!pending.push(&vec![0; PENDING_SIZE_MAX + 1]));
+        assert!(!pending.push(&vec![0; PENDING_SIZE_MAX + 1], 30));
+        let counted = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &pending.counts;
+        assert_eq!((pending.lost(), counted(&counts.written), counted(&counts.lost)), (30, 2, 31));
     }
 }

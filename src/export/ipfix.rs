@@ -76,6 +76,8 @@ pub struct IpfixMessages {
     set: Option<(usize, u16)>,
     /// Records in the message, options data among them.
     record_count: u32,
+    /// Flows in the message.
+    flow_count: u64,
     /// Records of all messages before it.
     sequence: u32,
     /// Messages before it.
@@ -90,9 +92,9 @@ pub struct IpfixMessages {
 }
 
 impl IpfixMessages {
-    /// Adds an event to the message that is being filled, and passes messages that are full to `out`. Events that are
-    /// no ends are passed over.
-    pub fn add(&mut self, event: &FlowEvent, out: &mut impl FnMut(&[u8])) {
+    /// Adds an event to the message that is being filled, and passes messages that are full to `out`, with the number
+    /// of events in them. Events that are no ends are passed over.
+    pub fn add(&mut self, event: &FlowEvent, out: &mut impl FnMut(&[u8], u64)) {
         let Some(reason) = end_reason(event) else { return };
         let flow = &event.flow;
         let (set, size) = match flow.client.ip() {
@@ -121,6 +123,7 @@ impl IpfixMessages {
         self.put(&flow_id(flow.client, flow.server, flow.vlan, flow.start_ns).to_be_bytes());
         self.put(&flags.to_be_bytes());
         self.record_count += 1;
+        self.flow_count += 1;
         self.sent += 1;
     }
 
@@ -129,14 +132,14 @@ impl IpfixMessages {
         self.lost += lost;
     }
 
-    /// Passes the message that is being filled to `out`, if there is anything in it.
-    pub fn flush(&mut self, out: &mut impl FnMut(&[u8])) {
+    /// Passes the message that is being filled to `out`, with the number of events in it, if there is anything in it.
+    pub fn flush(&mut self, out: &mut impl FnMut(&[u8], u64)) {
         if self.record_count == 0 {
             return;
         }
         self.end_set();
         self.end_message();
-        out(&self.message);
+        out(&self.message, std::mem::take(&mut self.flow_count));
         self.message.clear();
         self.sequence = self.sequence.wrapping_add(self.record_count);
         self.record_count = 0;
@@ -290,7 +293,11 @@ mod tests {
     #[test]
     fn messages_hold_all_records_in_order_and_say_how_many_came_before() {
         let (mut messages, mut sent) = (IpfixMessages::default(), Vec::new());
-        let mut out = |message: &[u8]| sent.push(message.to_vec());
+        let mut flow_count = 0;
+        let mut out = |message: &[u8], count| {
+            flow_count += count;
+            sent.push(message.to_vec());
+        };
         for index in 0..2_000 {
             messages.count_lost(u64::from(index % 500 == 499));
             messages.add(&event(index, index % 3 == 0), &mut out);
@@ -320,7 +327,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!((next, lost), (2_000, 4));
+        assert_eq!((next, lost, flow_count), (2_000, 4, 2_000));
     }
 
     /// The sum of the sizes of so many elements of a template, and what follows them.
@@ -350,8 +357,8 @@ mod tests {
     fn openings_and_ends_that_were_taken_back_are_no_records() {
         let mut messages = IpfixMessages::default();
         for change in [Change::Opened, Change::Reopened] {
-            messages.add(&FlowEvent { change, ..event(1, false) }, &mut |_| panic!("a message"));
+            messages.add(&FlowEvent { change, ..event(1, false) }, &mut |_, _| panic!("a message"));
         }
-        messages.flush(&mut |_| panic!("a message"));
+        messages.flush(&mut |_, _| panic!("a message"));
     }
 }

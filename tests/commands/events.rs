@@ -290,6 +290,9 @@ fn what_a_destination_did_not_take_is_counted() {
     let grouped = format!("{},{:03} events were lost, 0 written", count / 1_000, count % 1_000);
     assert!(ended.stderr.contains(&grouped), "{grouped}: {}", ended.stderr);
     assert!(ended.stderr.contains("gone: cannot write events"), "{}", ended.stderr);
+    // Nobody listens there: messages of many records are lost, and each record is counted.
+    let ended = replay([path.to_str().unwrap(), "--events", "ipfix:tcp:127.0.0.1:1"]);
+    assert!(ended.stderr.contains(&grouped), "{grouped}: {}", ended.stderr);
     // A full device takes nothing, and the lists are written all the same.
     if Path::new("/dev/full").exists() {
         let ended = replay([path.to_str().unwrap(), "--events", "/dev/full"]);
