@@ -251,6 +251,7 @@ impl SnapshotList {
             extraneous: self.list.extraneous(),
             unsettled: source.shortfall.unsettled,
             unarchived: source.shortfall.unarchived,
+            since: source.since,
             damaged_sections: self.damaged_sections,
             ..Header::default()
         };

@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
 use crate::handover::{Counts, HalfOpenList, IntervalEnd};
 use crate::list::exact::PartitionList;
-use crate::list::known_since::{KnownSince, Since};
+use crate::list::known_since::KnownSince;
 use crate::list::row::ListTimes;
 use crate::queue::{Marker, Seen};
 use crate::signal::{PARTITION_COUNT, TimeBases, TimeDoubt};
-use crate::snapshot::Figures;
+use crate::snapshot::{Figures, Since};
 use crate::state::{Decoder, Encoder};
 
 /// What a partition counted, and whether it has ended the present interval.

@@ -1,6 +1,7 @@
 //! From when on a live list knows what is open, and until when it is still finding connections that are older.
 
 use crate::signal::WarmUp;
+use crate::snapshot::Since;
 use std::sync::Arc;
 
 /// Intervals in a row in which nothing older was found, behind which a list no longer looks for it with every packet.
@@ -12,18 +13,6 @@ pub(super) struct KnownSince {
     /// The search for older connections; `None` where there is none, or it is over.
     warm_up: Option<Arc<WarmUp>>,
     quiet_intervals: u32,
-}
-
-/// What the header of a list says of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// When the capture began, in ns since 1970: what opened since then is known, and of older connections those that
-    /// have sent something since.
-    pub since_ns: i64,
-    /// Whether connections that are older are still being found, so that others may be missing.
-    pub is_warming_up: bool,
-    /// Whether that goes by a sample of packets already, because packets would have been lost otherwise.
-    pub is_sampled_early: bool,
 }
 
 impl KnownSince {

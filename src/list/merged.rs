@@ -13,7 +13,7 @@ use crate::handover::HalfOpen;
 use crate::list::row::RowState;
 use crate::list::rows::Header;
 use crate::signal::ConnectionHash;
-use crate::snapshot::{Figures, RouterPart, Salvaged, SnapshotFile, Sums, summed};
+use crate::snapshot::{Figures, RouterPart, Salvaged, Since, SnapshotFile, Sums, summed};
 use flowpeel_iblt::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Change, Iblt};
 use std::net::SocketAddr;
@@ -67,10 +67,11 @@ impl MergedList {
         subtract(&mut rest.sums, &known.v6, secret, |sums| &mut sums.v6);
         let changed = rest.take_counts(secret);
         let left = changed.left();
-        let figures =
-            snapshot.header.sources.iter().map(|source| source.figures).reduce(Figures::plus).unwrap_or_default();
+        let sources = &snapshot.header.sources;
+        let figures = sources.iter().map(|source| source.figures).reduce(Figures::plus).unwrap_or_default();
+        let since = sources.iter().filter_map(|source| source.since).reduce(Since::plus);
         let missing = figures.missing_elsewhere.saturating_add(left);
-        let mut header = Header { figures, missing, ..Header::default() };
+        let mut header = Header { figures, missing, since, ..Header::default() };
         let seen = ByFamily {
             v4: rows(known.v4, changed.v4, &mut header.extraneous),
             v6: rows(known.v6, changed.v6, &mut header.extraneous),

@@ -28,7 +28,6 @@ pub use connections::LISTED_MAX;
 pub use copy::ListCopy;
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
-pub use known_since::Since;
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use row::{Row, RowState};

@@ -4,11 +4,10 @@ use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
 use crate::handover::HalfOpenList;
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
-use crate::list::known_since::Since;
 use crate::list::row::{ListTimes, Listed, Row};
 use crate::list::translations::{Translated, Translations};
 use crate::signal::PARTITION_COUNT;
-use crate::snapshot::Figures;
+use crate::snapshot::{Figures, Since};
 
 /// What a list says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

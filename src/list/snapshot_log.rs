@@ -66,10 +66,11 @@ impl SnapshotLog {
     /// Completes the snapshot of an interval that has ended in all partitions, before half-open connections that are
     /// established too are removed.
     pub(super) fn end_interval(&mut self, ended: &EndedInterval, intervals: &Intervals) {
-        let EndedInterval { marker, figures, unarchived, .. } = ended;
+        let EndedInterval { marker, figures, since, unarchived } = ended;
         let Some(source) = self.file.header.sources.first_mut() else { return };
         source.figures = *figures;
         source.shortfall = Shortfall { unsettled: 0, unarchived: *unarchived };
+        source.since = *since;
         source.totals = intervals.counts();
         source.is_last = marker.is_last;
         (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);
@@ -132,7 +133,7 @@ mod tests {
     use crate::handover::DeltaGeometry;
     use crate::list::{EvictionTimes, SnapshotList};
     use crate::queue::Marker;
-    use crate::snapshot::Figures;
+    use crate::snapshot::{Figures, Since};
     use flowpeel_iblt::Geometry;
     use flowpeel_iblt::hash::Secret;
 
@@ -146,10 +147,12 @@ mod tests {
             eviction: EvictionTimes::default(),
             inquiry_max: 0,
         };
-        for (unsettled, unarchived) in [(0, 0), (7, 0), (0, 5), (7, 5)] {
+        let since = Since { since_ns: -7, is_warming_up: true, is_sampled_early: false };
+        let early = Since { is_warming_up: false, is_sampled_early: true, ..since };
+        let cases = [(0, 0, None), (7, 0, Some(since)), (0, 5, Some(early)), (7, 5, None)];
+        for (unsettled, unarchived, since) in cases {
             let mut log = SnapshotLog::new(&config, &SnapshotConfig::default());
-            let ended =
-                EndedInterval { marker: Marker::default(), figures: Figures::default(), since: None, unarchived };
+            let ended = EndedInterval { marker: Marker::default(), figures: Figures::default(), since, unarchived };
             log.end_interval(&ended, &Intervals::new(None));
             log.set_unsettled(unsettled);
             let mut bytes = Vec::new();
@@ -157,7 +160,8 @@ mod tests {
             let read = SnapshotFile::read(bytes.as_slice(), &secret).unwrap();
             let mut list = SnapshotList::new(&read.header, &secret).unwrap();
             list.apply(read).unwrap();
-            list.list(|list| assert_eq!((list.header.unsettled, list.header.unarchived), (unsettled, unarchived)));
+            let header = list.list(|list| list.header);
+            assert_eq!((header.unsettled, header.unarchived, header.since), (unsettled, unarchived, since));
         }
     }
 }

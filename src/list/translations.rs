@@ -19,6 +19,14 @@ pub struct Nat {
     pub is_original: bool,
 }
 
+impl Nat {
+    /// Which name it is, as lists say.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        if self.is_original { "original" } else { "translated" }
+    }
+}
+
 /// A connection of IPv6 takes as much of the table as so many of IPv4.
 const V6_WEIGHT: usize = 3;
 

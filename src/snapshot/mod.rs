@@ -29,7 +29,7 @@ pub use difference::Difference;
 pub use envelope::{HASH_ID, Packing, Section, VERSION};
 pub use file_format::{COMPRESSION_LEVEL, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SnapshotFile};
 pub use header::{Header, KeyId, Kind, Misfit};
-pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, Shortfall, is_name};
+pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, Shortfall, Since, is_name};
 pub use salvage::Salvaged;
 pub use sums::Sums;
 

@@ -159,6 +159,32 @@ pub struct RouterPart {
     pub half_open: Vec<HalfOpen>,
     /// What only some routers have to report of the interval.
     pub shortfall: Shortfall,
+    /// From when on it knows what is open; `None` of a replay, which takes a capture for all there is.
+    pub since: Option<Since>,
+}
+
+/// From when on a router that captures knows what is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// When the capture began, in ns since 1970: what opened since then is known, and of older connections those that
+    /// have sent something since.
+    pub since_ns: i64,
+    /// Whether connections that are older are still being found, so that others may be missing.
+    pub is_warming_up: bool,
+    /// Whether that goes by a sample of packets already, because packets would have been lost otherwise.
+    pub is_sampled_early: bool,
+}
+
+impl Since {
+    /// From when on two routers together know what is open: the later time, and what holds of either.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Since {
+            since_ns: self.since_ns.max(other.since_ns),
+            is_warming_up: self.is_warming_up || other.is_warming_up,
+            is_sampled_early: self.is_sampled_early || other.is_sampled_early,
+        }
+    }
 }
 
 /// What a router reports of an interval that follows a restart, or whose connections are archived. In a file it stands
@@ -182,7 +208,7 @@ const BASE_SIZE: usize = 8 + 16;
 
 /// The most bytes of a router's part in a file.
 pub(super) const SIZE_MAX: usize =
-    SIZE_MIN + ROUTER_NAME_SIZE_MAX + 4 * (PARTITION_COUNT - 1) + TIME_BASES_MAX * BASE_SIZE + 2 * 8;
+    SIZE_MIN + ROUTER_NAME_SIZE_MAX + 4 * (PARTITION_COUNT - 1) + TIME_BASES_MAX * BASE_SIZE + 3 * 8;
 
 /// The least size of a half-open connection in a file, in bytes: one of IPv4, which has the shorter key.
 const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
@@ -191,6 +217,9 @@ const _: () = assert!(size_of::<HalfOpen>() as u64 <= SNAPSHOT_HALF_OPEN_SIZE);
 
 const IS_LAST: u8 = 1;
 const HAS_SHORTFALL: u8 = 2;
+const HAS_SINCE: u8 = 4;
+const IS_WARMING_UP: u8 = 8;
+const IS_SAMPLED_EARLY: u8 = 16;
 const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
 
@@ -214,8 +243,7 @@ impl RouterPart {
         out.u64(self.run);
         out.u64(self.every_ns);
         out.u64(self.partition_connections_max);
-        let has_shortfall = self.shortfall != Shortfall::default();
-        out.u8(if self.is_last { IS_LAST } else { 0 } | if has_shortfall { HAS_SHORTFALL } else { 0 });
+        out.u8(self.flags());
         out.words(&self.figures.words());
         out.words(&self.totals.figures());
         out.u64(self.end_tick);
@@ -227,9 +255,22 @@ impl RouterPart {
             out.i128(base.offset_ns);
         }
         half_open_counts.iter().for_each(|count| out.u32(*count));
-        if has_shortfall {
+        if self.shortfall != Shortfall::default() {
             out.words(&[self.shortfall.unsettled, self.shortfall.unarchived]);
         }
+        if let Some(since) = self.since {
+            out.i64(since.since_ns);
+        }
+    }
+
+    /// What it says in one bit each, and which of its last fields are there.
+    fn flags(&self) -> u8 {
+        let is = |flag: u8, holds: bool| if holds { flag } else { 0 };
+        is(IS_LAST, self.is_last)
+            | is(HAS_SHORTFALL, self.shortfall != Shortfall::default())
+            | is(HAS_SINCE, self.since.is_some())
+            | is(IS_WARMING_UP, self.since.is_some_and(|since| since.is_warming_up))
+            | is(IS_SAMPLED_EARLY, self.since.is_some_and(|since| since.is_sampled_early))
     }
 
     /// Reads the part of a router with at most `half_open_max` half-open connections, which are not in it. Returns how
@@ -248,7 +289,7 @@ impl RouterPart {
         let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
         let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
         let (run, every_ns, partition_connections_max) = (from.u64()?, from.u64()?, from.u64()?);
-        let flags = from.flags(IS_LAST | HAS_SHORTFALL)?;
+        let flags = from.flags(IS_LAST | HAS_SHORTFALL | HAS_SINCE | IS_WARMING_UP | IS_SAMPLED_EARLY)?;
         let part = RouterPart {
             router,
             run,
@@ -266,7 +307,8 @@ impl RouterPart {
         let counts = read_half_open_counts(from, partition_count, half_open_max)?;
         let has_shortfall = flags & HAS_SHORTFALL != 0;
         let shortfall = if has_shortfall { read_shortfall(from)? } else { Shortfall::default() };
-        Ok((RouterPart { shortfall, ..part }, counts))
+        let since = read_since(from, flags)?;
+        Ok((RouterPart { shortfall, since, ..part }, counts))
     }
 
     /// Its half-open connections, partition by partition.
@@ -300,6 +342,18 @@ fn read_shortfall(from: &mut Decoder<impl Read>) -> Result<Shortfall> {
         return Err(from.refuse("counts that are said to be there and are zero"));
     }
     Ok(shortfall)
+}
+
+/// Reads from when on a router knows what is open, if the flags say that it stands there.
+fn read_since(from: &mut Decoder<impl Read>, flags: u8) -> Result<Option<Since>> {
+    let (is_warming_up, is_sampled_early) = (flags & IS_WARMING_UP != 0, flags & IS_SAMPLED_EARLY != 0);
+    if flags & HAS_SINCE != 0 {
+        return Ok(Some(Since { since_ns: from.i64()?, is_warming_up, is_sampled_early }));
+    }
+    if is_warming_up || is_sampled_early {
+        return Err(from.refuse("older connections are being found, and since when it captures is not said"));
+    }
+    Ok(None)
 }
 
 fn read_bases(from: &mut Decoder<impl Read>) -> Result<Vec<TimeBase>> {

@@ -66,6 +66,7 @@ fn source() -> RouterPart {
         bases: vec![TimeBase { first_tick: 5, offset_ns: i128::MIN }, TimeBase { first_tick: 6, offset_ns: 1 }],
         half_open: in_partitions(vec![half_open(AnyKey::V4(key_v4(1)), true), half_open(AnyKey::V6(key_v6(2)), false)]),
         shortfall: Shortfall { unsettled: 3, unarchived: 0 },
+        since: Some(Since { since_ns: -1, is_warming_up: true, is_sampled_early: false }),
     }
 }
 
@@ -234,8 +235,9 @@ fn a_header_that_claims_too_much_is_refused_before_anything_is_made_of_it() {
         (23, &[65], "at most 64 bytes"),
         (24, &[0xff], "is no text"),
         (24, b"\n", "is no text"),
-        (head.len() - 16 - 4, huge, "claims 429496729"),
-        (head.len() - 16, &[0; 16], "said to be there and are zero"),
+        (head.len() - 24 - 4, huge, "claims 429496729"),
+        (head.len() - 24, &[0; 16], "said to be there and are zero"),
+        (24 + 6 + 3 * 8, &[1 | 2 | 8], "since when it captures is not said"),
     ] {
         let message = refused(at, claim);
         assert!(message.contains(part), "{message} instead of {part}");
@@ -565,6 +567,9 @@ proptest! {
             bases: bases.collect(),
             half_open: in_partitions(half_open),
             shortfall: Shortfall { unsettled: words[4] >> 32, unarchived: words[5] >> 63 },
+            since: (words[6] & 1 == 0).then_some(Since {
+                since_ns: words[7] as i64, is_warming_up: words[6] & 2 != 0, is_sampled_early: words[6] & 4 != 0,
+            }),
         };
         let snapshot = SnapshotFile::new(geometry(), false, &Secret::REPLAY, source);
         prop_assert_eq!(read(&bytes(&snapshot, Packing::Zstd)).unwrap(), snapshot);

@@ -72,6 +72,7 @@ fn router() -> SnapshotFile {
             short_isn: 0x1_2345,
         }],
         shortfall: Shortfall::default(),
+        since: None,
     };
     let mut snapshot = SnapshotFile::new(geometry, true, &secret(), source);
     open(&mut snapshot.sums[0].v4, key_v4(), 100);

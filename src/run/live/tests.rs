@@ -366,7 +366,7 @@ fn a_snapshot_after_a_restart_counts_as_many_in_doubt_as_the_list() {
         let stop = StopAfter(Instant::now(), 4 * EVERY);
         live(&plan, vec![Playing::new(frames)], &mut both, &metrics(1), &stop, Some(saving), SystemView::default())
             .unwrap();
-        assert!(both.0.len() > 2 && both.0 == both.1, "{:?} {:?}", both.0, both.1);
+        assert!(!both.0.is_empty() && both.0 == both.1, "{:?} {:?}", both.0, both.1);
         both.0.iter().map(|(_, unsettled)| *unsettled).max()
     };
     assert_eq!(run(frames(5)), Some(0));
