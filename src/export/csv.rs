@@ -8,17 +8,20 @@ use crate::export::flow_line::{ArchivedFlow, address, number, seconds};
 use crate::export::lines::BUFFER_SIZE;
 use crate::export::timestamp::{Text, TimeFormatter};
 use crate::flow::VlanTags;
-use crate::list::{List, Row};
+use crate::list::{List, Nat, Row};
 use crate::select::{Group, Selection};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
 /// The columns of a list.
 const COLUMNS: &str = "list_end,complete,src_ip,src_port,dest_ip,dest_port,vlan,community_id,start,age,state,midstream,\
-                       unsettled,start_is_bound\n";
+                       unsettled,start_is_bound,nat_name,nat_src_ip,nat_src_port,nat_dest_ip,nat_dest_port\n";
 
 /// Columns of a list that only a connection has.
-const CONNECTION_COLUMN_COUNT: usize = 12;
+const CONNECTION_COLUMN_COUNT: usize = 12 + NAT_COLUMN_COUNT;
+
+/// Those of them that only a translated connection has.
+const NAT_COLUMN_COUNT: usize = 5;
 
 /// The columns of groups.
 const GROUP_COLUMNS: &str = "list_end,complete,group_by,value,flows,half_open,oldest_age\n";
@@ -54,14 +57,7 @@ pub fn archived(flows: impl Iterator<Item = ArchivedFlow>) -> Vec<u8> {
 
 /// Appends the columns that identify a connection.
 fn ends(row: &mut Vec<u8>, client: SocketAddr, server: SocketAddr, vlan: VlanTags) {
-    for (at, end) in [client, server].into_iter().enumerate() {
-        if at > 0 {
-            row.push(b',');
-        }
-        address(row, end.ip());
-        row.push(b',');
-        number(row, u64::from(end.port()));
-    }
+    addresses(row, client, server);
     row.push(b',');
     for (place, tag) in vlan.iter().enumerate() {
         if place > 0 {
@@ -71,6 +67,28 @@ fn ends(row: &mut Vec<u8>, client: SocketAddr, server: SocketAddr, vlan: VlanTag
     }
     row.push(b',');
     row.extend_from_slice(community_id(client, server).as_bytes());
+}
+
+fn addresses(row: &mut Vec<u8>, client: SocketAddr, server: SocketAddr) {
+    for (at, end) in [client, server].into_iter().enumerate() {
+        if at > 0 {
+            row.push(b',');
+        }
+        address(row, end.ip());
+        row.push(b',');
+        number(row, u64::from(end.port()));
+    }
+}
+
+/// Appends the other name of a connection, if it is translated.
+fn other_name(row: &mut Vec<u8>, nat: Option<&Nat>) {
+    match nat {
+        Some(nat) => {
+            row.extend_from_slice(format!(",{},", nat.name()).as_bytes());
+            addresses(row, nat.client, nat.server);
+        }
+        None => row.extend(std::iter::repeat_n(b',', NAT_COLUMN_COUNT)),
+    }
 }
 
 fn flags<const N: usize>(row: &mut Vec<u8>, flags: [bool; N]) {
@@ -147,6 +165,7 @@ impl Csv {
         line.push(b',');
         line.extend_from_slice(row.state.name().as_bytes());
         flags(line, [row.midstream, row.unsettled, row.start_is_bound]);
+        other_name(line, row.nat.as_ref());
         line.push(b'\n');
     }
 
@@ -166,5 +185,27 @@ impl Csv {
         out.write_all(&self.rows)?;
         self.rows.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_as_many_columns_with_another_name_as_without() {
+        let (client, server) = ("198.51.100.1:40000".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
+        let row = |nat: Option<Nat>| {
+            let mut row = Vec::new();
+            other_name(&mut row, nat.as_ref());
+            String::from_utf8(row).unwrap()
+        };
+        assert_eq!(row(None), ",,,,,");
+        assert_eq!(
+            row(Some(Nat { client, server, is_original: true })),
+            ",original,198.51.100.1,40000,2001:db8::1,443"
+        );
+        assert_eq!(COLUMNS.matches(',').count(), 1 + CONNECTION_COLUMN_COUNT);
+        assert_eq!(GROUP_COLUMNS.matches(',').count(), 1 + GROUP_COLUMN_COUNT);
     }
 }

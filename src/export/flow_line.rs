@@ -64,7 +64,7 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
 /// Appends the other name of a translated connection.
 fn other_name(line: &mut Vec<u8>, nat: &Nat) {
     line.extend_from_slice(b",\"nat\":{\"name\":\"");
-    line.extend_from_slice(if nat.is_original { b"original" } else { b"translated" });
+    line.extend_from_slice(nat.name().as_bytes());
     line.extend_from_slice(b"\",");
     addresses(line, nat.client, nat.server);
     line.push(b'}');

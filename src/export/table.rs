@@ -73,8 +73,11 @@ impl Look {
         let mut marks = Marks::default();
         for row in selection.rows(list.rows()) {
             marks.add(&row);
-            for (width, end) in widths.iter_mut().zip([row.client, row.server]) {
-                *width = (*width).max(end.to_string().len());
+            let nat = row.nat.map(|nat| [nat.client, nat.server]);
+            for ends in [Some([row.client, row.server]), nat].into_iter().flatten() {
+                for (width, end) in widths.iter_mut().zip(ends) {
+                    *width = (*width).max(end.to_string().len());
+                }
             }
         }
         let widths = self.fitted(widths);
@@ -121,7 +124,10 @@ impl Look {
         writeln!(
             out,
             "{first:<client$}{GAP}{second:<server$}{GAP}{style}{state:<STATE_WIDTH$}{style:#}{GAP}{age:>AGE_WIDTH$}{GAP}{since}",
-        )
+        )?;
+        let Some(nat) = &row.nat else { return Ok(()) };
+        let (first, second) = (end_text(nat.client, client), end_text(nat.server, server));
+        self.styled(out, FAINT, &format!("{first:<client$}{GAP}{second:<server$}{GAP}{}", nat.name()))
     }
 
     /// The line below the table: how much there is, as of when, and whether that is all.
@@ -234,6 +240,7 @@ pub(crate) fn end_text(end: SocketAddr, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::list::Nat;
 
     #[test]
     fn ages_have_their_two_largest_units() {
@@ -265,6 +272,35 @@ mod tests {
         }
         let longest: SocketAddr = "255.255.255.255:65535".parse().unwrap();
         assert_eq!(end_text(longest, END_WIDTH_MIN), longest.to_string());
+    }
+
+    #[test]
+    fn the_other_name_of_a_connection_stands_below_it() {
+        let end = |text: &str| text.parse().unwrap();
+        let row = Row {
+            client: end("192.168.1.5:40000"),
+            server: end("198.51.100.7:443"),
+            vlan: crate::flow::VlanTags::NONE,
+            start_ns: 0,
+            age_ns: 0,
+            state: RowState::Established,
+            midstream: false,
+            unsettled: false,
+            nat: None,
+            start_is_bound: false,
+        };
+        let look = Look { width: Some(80), is_coloured: false };
+        let text = |row: &Row| {
+            let mut text = Vec::new();
+            look.row(&mut text, row, [21, 21], "00:00:00Z".to_owned()).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let nat = Nat { client: end("203.0.113.9:61000"), server: row.server, is_original: false };
+        let with_name = text(&Row { nat: Some(nat), ..row });
+        assert_eq!(
+            with_name.strip_prefix(&text(&row)).unwrap(),
+            "203.0.113.9:61000      198.51.100.7:443       translated\n"
+        );
     }
 
     #[test]
