@@ -201,3 +201,34 @@ fn a_translated_connection_is_one_line_with_both_names() {
     let list = few.list_when(|list| list.count("flows") > 40 && !is_warming_up(list));
     assert!(list.count("untranslated") > 0 && list.header["flow_list"]["complete"] == false, "{}", list.header);
 }
+
+#[test]
+fn when_the_kernel_loses_changes_its_table_is_read_again() {
+    let Some((lab, [a, router, b])) = tracking_router() else { return };
+    rules(
+        &router,
+        "add table ip nat
+         add chain ip nat post { type nat hook postrouting priority 100 ; }
+         add rule ip nat post oifname to-b masquerade",
+    );
+    let _server = Crowd::serve(&b, &[7000]);
+    let mut crowd = Crowd::start(&a);
+    crowd.ask("open 50 10.0.2.1 7000");
+    let mut watch = Watch::start(&lab, &router, "lists", "-i to-a -i to-b --conntrack --every 1s --connections 10k");
+    watch.list_when(|list| list.count("flows") == 50 && !is_warming_up(list));
+    watch.process.signal("-STOP");
+    crowd.ask("reset 30");
+    crowd.ask("open 80 10.0.2.1 7000");
+    // The kernel keeps some ten thousand changes. These are of connections that no captured interface shows.
+    let (_own_server, mut own) = (Crowd::serve(&router, &[7002]), Crowd::start(&router));
+    for _ in 0..5 {
+        own.ask("open 1000 127.0.0.1 7002");
+        own.ask("reset 1000");
+    }
+    watch.process.signal("-CONT");
+    let list = watch.list_when(|list| list.count("flows") == 100 && list.header["flow_list"]["complete"] == true);
+    assert_eq!((list.count("translated"), named(&list)), (100, tracked(&router)), "{}", list.header);
+    let (ended, _) = watch.stop("-TERM");
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("and its table was read again"), "{}", ended.stderr);
+}
