@@ -4,8 +4,11 @@
 //! those of files that could not be read before and have changed since. Only names that flowpeel gives to snapshots are
 //! looked at.
 
+use super::position::Run;
 use crate::error::{Error, Result};
 use crate::export::SnapshotName;
+use crate::snapshot::SnapshotFile;
+use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io;
@@ -37,7 +40,7 @@ enum Fate {
 }
 
 /// A directory of snapshots.
-pub(super) struct Incoming {
+pub struct Incoming {
     path: PathBuf,
     /// The files that were there at the last look, and what became of each.
     known: BTreeMap<SnapshotName, Fate>,
@@ -46,7 +49,11 @@ pub(super) struct Incoming {
 impl Incoming {
     /// A directory. Of the files that are there, those that end no later than the first part of `done` count as read,
     /// unless they were written after the second part: then the clock of the router was set back.
-    pub(super) fn new(path: PathBuf, done: Option<(SnapshotName, SystemTime)>) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn new(path: PathBuf, done: Option<(SnapshotName, SystemTime)>) -> Result<Self> {
         let mut incoming = Incoming { path, known: BTreeMap::new() };
         let names = incoming.names()?;
         if let Some((last, since)) = done {
@@ -61,12 +68,14 @@ impl Incoming {
     }
 
     /// The path of the directory.
-    pub(super) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path of a file in it.
-    pub(super) fn file(&self, name: SnapshotName) -> PathBuf {
+    #[must_use]
+    pub fn file(&self, name: SnapshotName) -> PathBuf {
         self.path.join(name.to_string())
     }
 
@@ -87,7 +96,11 @@ impl Incoming {
     /// The files to read, in the order of names.
     ///
     /// Complexity: a look at every name in the directory.
-    pub(super) fn look(&mut self) -> Result<Vec<SnapshotName>> {
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn look(&mut self) -> Result<Vec<SnapshotName>> {
         let names = self.names()?;
         let mut known = BTreeMap::new();
         let mut due = Vec::new();
@@ -112,21 +125,46 @@ impl Incoming {
         self.metadata(name).map(|metadata| Stamp::of(&metadata))
     }
 
+    /// These files in the order in which they were made. That is the order of their names, unless a clock stepped
+    /// back: then some names have numbers, and the files are read to find out.
+    #[must_use]
+    pub fn ordered(&self, names: Vec<SnapshotName>, secret: &Secret) -> Vec<SnapshotName> {
+        if names.len() < 2 || names.iter().all(|name| name.number() == 1) {
+            return names;
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        let mut ordered: Vec<(usize, (u64, i64), SnapshotName)> = Vec::new();
+        for name in names {
+            // A file that cannot be read is reported when its turn comes.
+            let snapshot = SnapshotFile::open(&self.file(name), secret).ok();
+            let source = snapshot.and_then(|snapshot| snapshot.header.sources.into_iter().next()).unwrap_or_default();
+            let run = Run::of(&source);
+            let at = runs.iter().position(|known| known.is_same(&run)).unwrap_or_else(|| {
+                runs.push(run.clone());
+                runs.len() - 1
+            });
+            ordered.push((at, run.end(), name));
+        }
+        ordered.sort_unstable();
+        ordered.into_iter().map(|(.., name)| name).collect()
+    }
+
     /// The files that could not be read at the last look and may still be arriving.
-    pub(super) fn doubtful(&self) -> Vec<SnapshotName> {
+    #[must_use]
+    pub fn doubtful(&self) -> Vec<SnapshotName> {
         let doubtful = self.known.iter().filter(|(_, fate)| matches!(fate, Fate::Doubtful(_)));
         doubtful.map(|(name, _)| *name).collect()
     }
 
     /// Notes that a file was read, or is covered.
-    pub(super) fn done(&mut self, name: SnapshotName) {
+    pub fn done(&mut self, name: SnapshotName) {
         self.known.insert(name, Fate::Done);
     }
 
     /// Gives up a file that could not be read, if this is the last look or nothing has been written to it since it
     /// could not be read before; otherwise it stays doubtful. Returns whether it was given up. A file that has gone
     /// away is forgotten.
-    pub(super) fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
+    pub fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
         let Some(stamp) = self.stamp(name) else {
             self.known.remove(&name);
             return false;

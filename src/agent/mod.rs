@@ -9,13 +9,14 @@ mod incoming;
 mod position;
 mod wake;
 
+pub use incoming::Incoming;
+
 use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
 use crate::flow::AnyKey;
 use crate::list::{Header, SnapshotList, TickMoment};
 use crate::snapshot::{Kind, RouterPart, SnapshotFile};
 use flowpeel_iblt::hash::Secret;
-use incoming::Incoming;
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,6 +156,17 @@ impl Agent {
         Ok(())
     }
 
+    /// Writes the lists of the snapshots that have come since the last look. A file that cannot be read may still be
+    /// arriving, and is looked at again at the next.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::once`].
+    pub fn look(&mut self, observer: &mut impl AgentObserver) -> Result<()> {
+        let names = self.incoming.look()?;
+        self.take_all(names, false, observer)
+    }
+
     /// Writes the lists of the snapshots that are there.
     ///
     /// # Errors
@@ -171,7 +183,7 @@ impl Agent {
         is_last_look: bool,
         observer: &mut impl AgentObserver,
     ) -> Result<()> {
-        for name in self.ordered(names) {
+        for name in self.incoming.ordered(names, &self.secret) {
             if observer.is_stopped() {
                 break;
             }
@@ -199,29 +211,6 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    /// The snapshots in the order in which they were made. That is the order of their names, unless a clock stepped
-    /// back: then some names have numbers, and the files are read to find out.
-    fn ordered(&self, names: Vec<SnapshotName>) -> Vec<SnapshotName> {
-        if names.len() < 2 || names.iter().all(|name| name.number() == 1) {
-            return names;
-        }
-        let mut runs: Vec<Run> = Vec::new();
-        let mut ordered: Vec<(usize, (u64, i64), SnapshotName)> = Vec::new();
-        for name in names {
-            // A file that cannot be read is reported when its turn comes.
-            let snapshot = SnapshotFile::open(&self.incoming.file(name), &self.secret).ok();
-            let source = snapshot.and_then(|snapshot| snapshot.header.sources.into_iter().next()).unwrap_or_default();
-            let run = Run::of(&source);
-            let at = runs.iter().position(|known| known.is_same(&run)).unwrap_or_else(|| {
-                runs.push(run.clone());
-                runs.len() - 1
-            });
-            ordered.push((at, run.end(), name));
-        }
-        ordered.sort_unstable();
-        ordered.into_iter().map(|(.., name)| name).collect()
     }
 
     /// Reads a snapshot, with the run that it is of; `None` if it is late or came twice, so that a list covers it

@@ -7,7 +7,6 @@
 
 use crate::error::{Error, Result};
 use crate::list::TickMoment;
-use crate::signal::Clock;
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, RouterPart};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -49,7 +48,6 @@ pub(super) struct Run {
 impl Run {
     /// The run of a snapshot, up to that snapshot.
     pub(super) fn of(source: &RouterPart) -> Self {
-        let first = source.bases.first().filter(|base| base.first_tick == Clock::FIRST_TICK);
         Run {
             router: source.router.clone(),
             run: source.run,
@@ -57,7 +55,7 @@ impl Run {
             end_tick: source.end_tick,
             within_tick_ns: source.within_tick_ns,
             end_ns: source.figures.end_ns,
-            origin_ns: first.map(|base| base.wall_ns(Clock::FIRST_TICK)),
+            origin_ns: source.origin_ns(),
             is_stray: false,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::heading;
 use crate::cli::values::{self, Limit};
+use crate::disk::read_secret;
 use crate::engine::{Config, Setting};
 use crate::error::{Error, Result};
 use clap::Args;
@@ -120,7 +121,7 @@ impl Tracking {
                         of them out";
             return Err(Error::new(what));
         }
-        let secret = self.secret_file.as_deref().map_or_else(otherwise, values::secret)?;
+        let secret = self.secret_file.as_deref().map_or_else(otherwise, read_secret)?;
         Ok(Config {
             every,
             shards: self.shards.unwrap_or(default.shards),

@@ -1,18 +1,14 @@
-//! Parsers of values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
+//! Parsers of values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges, and random numbers.
 
 use crate::capture::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::engine::{PICKUP_MAX, SHARDS_MAX};
 use crate::error::{Error, Result};
 use crate::select;
-use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
+use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{PLAN_FAILURE_MAX, PLAN_FAILURE_MIN};
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::time::Duration;
-
-/// The most bytes of a secret file: the digits and a line end. A longer file is something else.
-const SECRET_FILE_SIZE_MAX: u64 = 2 * SECRET_SIZE as u64 + 2;
 
 /// A count: `1000`, `500k`, `2M`, `1G`, by thousands.
 pub(super) fn count(text: &str) -> std::result::Result<u64, String> {
@@ -147,34 +143,6 @@ pub(super) fn failure(text: &str) -> std::result::Result<f64, String> {
         .ok_or_else(|| format!("a share from {PLAN_FAILURE_MIN:e} to {PLAN_FAILURE_MAX}: 1e-6"))
 }
 
-/// The secret in a file: 32 hexadecimal digits, which nobody but the owner may read.
-pub(super) fn secret(path: &Path) -> Result<Secret> {
-    let cannot = |error: std::io::Error| Error::new("cannot read the secret").in_file(path).because(error);
-    let metadata = std::fs::metadata(path).map_err(cannot)?;
-    if !metadata.is_file() {
-        return Err(Error::new("a secret is in a file, and this is none: flowpeel keygen makes one").in_file(path));
-    }
-    #[cfg(unix)]
-    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
-        return Err(Error::new("others may read this secret: chmod 600 it").in_file(path));
-    }
-    let malformed = || Error::new("a secret is 32 hexadecimal digits").in_file(path);
-    if metadata.len() > SECRET_FILE_SIZE_MAX {
-        return Err(malformed());
-    }
-    let text = std::fs::read_to_string(path).map_err(cannot)?;
-    let digits = text.trim_end().as_bytes();
-    let mut bytes = [0; SECRET_SIZE];
-    if digits.len() != 2 * SECRET_SIZE {
-        return Err(malformed());
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or_else(malformed);
-        *byte = (digit(0)? << 4 | digit(1)?) as u8;
-    }
-    Ok(Secret::new(bytes))
-}
-
 /// A secret of random bytes.
 pub(super) fn random_secret() -> Result<Secret> {
     Ok(Secret::new(random_bytes()?))
@@ -195,7 +163,6 @@ pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn counts_and_sizes_have_their_own_units() {
@@ -271,23 +238,5 @@ mod tests {
             assert!(failure(wrong).unwrap_err().contains("from 1e-6 to 0.1"), "{wrong}");
         }
         assert!(share("1.1").is_err() && share("NaN").is_err());
-    }
-
-    #[test]
-    fn a_secret_is_private_and_whole() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(b"000102030405060708090a0b0c0d0e0f\n").unwrap();
-        assert_eq!(secret(file.path()).unwrap(), Secret::new(std::array::from_fn(|at| at as u8)));
-        file.write_all(b"00").unwrap();
-        assert!(secret(file.path()).unwrap_err().to_string().contains("32 hexadecimal digits"));
-        for other in [std::path::Path::new("/dev/null"), &std::env::temp_dir()] {
-            assert!(secret(other).unwrap_err().to_string().contains("a secret is in a file"));
-        }
-        #[cfg(unix)]
-        {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-            std::fs::set_permissions(file.path(), mode).unwrap();
-            assert!(secret(file.path()).unwrap_err().to_string().contains("chmod 600"));
-        }
     }
 }

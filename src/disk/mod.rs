@@ -6,8 +6,10 @@
 mod check;
 mod encoding;
 mod lock;
+mod secret_file;
 pub mod whole_file;
 
 pub use check::{Check, Checked, Crc32};
 pub use encoding::{Decoder, Encoder, Items, STATE_COUNT_MAX};
 pub use lock::{LOCK_FILE, lock};
+pub use secret_file::{read_private_text, read_secret, write_new_secret};

@@ -186,11 +186,8 @@ impl SnapshotFile {
     pub fn write_packed(&self, out: &mut impl Write, secret: &Secret, packing: Packing) -> Result<()> {
         self.check(secret)?;
         let cannot = |error: io::Error| Error::new("cannot write the snapshot").because(error);
-        let partitions = Partitions::new(secret);
         let partition_count = self.header.partition_count;
-        let half_open =
-            self.header.sources.iter().map(|source| source.half_open_by_partition(&partitions, partition_count));
-        let half_open: Vec<Vec<Vec<&HalfOpen>>> = half_open.collect();
+        let half_open = self.half_open_parts(secret);
         let (head, mut size) = self.head(&half_open).map_err(cannot)?;
         let mut sections = Vec::new();
         for section in Section::all(partition_count) {
@@ -205,7 +202,14 @@ impl SnapshotFile {
         write_envelope(out, &preamble, &head, &sections, secret).map_err(cannot)
     }
 
-    fn check(&self, secret: &Secret) -> Result<()> {
+    /// The half-open connections of each router, partition by partition.
+    pub(super) fn half_open_parts(&self, secret: &Secret) -> Vec<Vec<Vec<&HalfOpen>>> {
+        let (partitions, count) = (Partitions::new(secret), self.header.partition_count);
+        self.header.sources.iter().map(|source| source.half_open_by_partition(&partitions, count)).collect()
+    }
+
+    /// Checks that its parts fit together and that the secret is that of its key id.
+    pub(super) fn check(&self, secret: &Secret) -> Result<()> {
         self.header.check()?;
         if self.header.key_id != KeyId::of(secret) {
             return Err(Error::new("the snapshot was filled under another secret"));
@@ -218,7 +222,7 @@ impl SnapshotFile {
     }
 
     /// The head and its size, of routers with these half-open connections in each partition.
-    fn head(&self, half_open: &[Vec<Vec<&HalfOpen>>]) -> io::Result<(Vec<u8>, u64)> {
+    pub(super) fn head(&self, half_open: &[Vec<Vec<&HalfOpen>>]) -> io::Result<(Vec<u8>, u64)> {
         let counts = |parts: &Vec<Vec<_>>| parts.iter().map(|part| part.len() as u32).collect();
         let counts: Vec<Vec<u32>> = half_open.iter().map(counts).collect();
         let mut out = Encoder::to(Vec::new());
@@ -239,7 +243,7 @@ impl SnapshotFile {
         Ok(PackedSection { size, bytes })
     }
 
-    fn write_section<W: Write>(
+    pub(super) fn write_section<W: Write>(
         &self,
         section: Section,
         half_open: &[Vec<Vec<&HalfOpen>>],
@@ -383,6 +387,6 @@ impl<'a> Parts<'a> {
 }
 
 /// The size of a subtable of a table of this shape in a file, in bytes.
-fn subtable_size<K: TableKey>(geometry: Geometry) -> u64 {
+pub(super) fn subtable_size<K: TableKey>(geometry: Geometry) -> u64 {
     Iblt::<K>::byte_count(geometry) / HASH_COUNT as u64
 }

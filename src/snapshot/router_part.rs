@@ -7,7 +7,7 @@ use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
 use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};
 use crate::handover::{Counts, HalfOpen, ISN_BITS};
-use crate::signal::{PARTITION_COUNT, Partitions, TIME_BASES_MAX, TimeBase};
+use crate::signal::{Clock, PARTITION_COUNT, Partitions, TIME_BASES_MAX, TimeBase};
 use crate::snapshot::SNAPSHOT_HALF_OPEN_SIZE;
 use crate::track::HALF_OPEN_MAX;
 use std::io::{Read, Write};
@@ -224,6 +224,14 @@ const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
 
 impl RouterPart {
+    /// When its run began, in ns since 1970 by the wall clock, if that is still known: replays of different captures
+    /// have nothing else that differs.
+    #[must_use]
+    pub fn origin_ns(&self) -> Option<i64> {
+        let first = self.bases.first().filter(|base| base.first_tick == Clock::FIRST_TICK);
+        first.map(|base| base.wall_ns(Clock::FIRST_TICK))
+    }
+
     /// Checks that it can be written.
     pub(super) fn check(&self) -> Result<()> {
         if !is_name(&self.router) {

@@ -6,7 +6,7 @@
 use crate::disk::Encoder;
 use crate::flow::{Family, KeyV4, KeyV6};
 use crate::handover::{Delta, DeltaGeometry};
-use flowpeel_iblt::Iblt;
+use flowpeel_iblt::{HASH_COUNT, Iblt};
 use std::convert::Infallible;
 use std::io::Write;
 
@@ -53,6 +53,15 @@ impl Sums {
     #[must_use]
     pub fn file_size(geometry: DeltaGeometry) -> u64 {
         Iblt::<KeyV4>::byte_count(geometry.v4) + Iblt::<KeyV6>::byte_count(geometry.v6)
+    }
+
+    /// The tables as they stand in a file: the subtables of IPv4, then those of IPv6.
+    pub(super) fn table_bytes(&self) -> Vec<u8> {
+        let mut out = Encoder::with_capacity(Sums::file_size(self.geometry()) as usize);
+        for family in [Family::V4, Family::V6] {
+            (0..HASH_COUNT).for_each(|at| self.write_subtable(at, family, &mut out));
+        }
+        out.into_bytes()
     }
 
     /// Writes one subtable of the table of a family.

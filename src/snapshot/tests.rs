@@ -108,6 +108,80 @@ fn what_is_written_reads_back() {
     assert_eq!(snapshot.surplus(), 8 * 2 * 5);
 }
 
+#[test]
+fn the_images_of_its_partitions_are_the_snapshot() {
+    let (snapshot, secret) = (snapshot(), &Secret::REPLAY);
+    let images = snapshot.partition_images(secret).unwrap();
+    let of = |images: [Option<&PartitionImage>; PARTITION_COUNT]| {
+        SnapshotFile::of_partition_images(&images, KeyId::of(secret), secret)
+    };
+    let all: [_; PARTITION_COUNT] = std::array::from_fn(|partition| Some(&images[partition]));
+    assert_eq!(of(all).unwrap(), snapshot);
+    let mut some = all;
+    some[3] = None;
+    let without = of(some).unwrap();
+    assert_eq!((without.surplus(), without.sums[4].clone()), (snapshot.surplus() - 10, snapshot.sums[4].clone()));
+    assert!(of([None; PARTITION_COUNT]).unwrap_err().to_string().contains("no image"));
+    let mut next = snapshot.clone();
+    next.header.sources[0].figures.interval += 1;
+    let next = next.partition_images(secret).unwrap();
+    some[3] = Some(&next[3]);
+    assert!(of(some).unwrap_err().to_string().contains("different snapshots"));
+    let merge = SnapshotFile { header: Header { kind: Kind::Merge, ..snapshot.header.clone() }, ..snapshot.clone() };
+    assert!(merge.partition_images(secret).is_err());
+}
+
+/// A connection that opens, one that closes, and one that does both with another start, which does not peel.
+#[test]
+fn what_changed_between_two_images_is_listed_in_few_bytes() {
+    let (before, secret) = (snapshot(), &Secret::REPLAY);
+    let mut now = before.clone();
+    for (partition, sums) in (0..).zip(&mut now.sums) {
+        let closed = delta(partition, 1);
+        assert!(sums.v4.subtract(&closed.v4.table).is_ok());
+        sums.add(&delta(100 + partition, 3));
+    }
+    let images = [&before, &now].map(|snapshot| snapshot.partition_images(secret).unwrap());
+    for (before, now) in images[0].iter().zip(&images[1]) {
+        let changes = before.changes_to(now, secret);
+        assert_eq!(before.tables_with(&changes, secret).unwrap(), now.tables);
+        assert!(changes.len() < 250, "{} bytes for seven changes", changes.len());
+        assert!(before.changes_to(before, secret).is_empty());
+        assert_eq!(before.tables_with(&[], secret).unwrap(), before.tables);
+        for size in 1..changes.len() {
+            assert!(before.tables_with(&changes[..size], secret).is_err(), "{size} bytes");
+        }
+        let mut claim = changes.clone();
+        claim[..4].copy_from_slice(&(2u32 << 30).to_le_bytes());
+        assert!(before.tables_with(&claim, secret).unwrap_err().to_string().contains("it claims"));
+    }
+    // Nothing peels under another secret, and nothing is made up.
+    let other = Secret::new([9; 16]);
+    assert!(images[0][0].changes_to(&images[1][0], &other).is_empty());
+}
+
+#[test]
+fn an_image_of_another_size_or_partition_is_refused() {
+    let (snapshot, secret) = (snapshot(), &Secret::REPLAY);
+    let images = snapshot.partition_images(secret).unwrap();
+    let refusal = |change: &dyn Fn(&mut PartitionImage)| {
+        let mut images = images.clone();
+        change(&mut images[5]);
+        let all = std::array::from_fn(|partition| Some(&images[partition]));
+        let same_head = SnapshotFile::of_partition_images(&all, KeyId::of(secret), secret).is_err();
+        let mut alone = [None; PARTITION_COUNT];
+        alone[5] = Some(&images[5]);
+        (same_head, SnapshotFile::of_partition_images(&alone, KeyId::of(secret), secret).is_err())
+    };
+    assert_eq!(refusal(&|_| ()), (false, false));
+    assert_eq!(refusal(&|image| drop(image.tables.pop())), (true, true));
+    assert_eq!(refusal(&|image| image.tables.push(0)), (true, true));
+    assert_eq!(refusal(&|image| image.half_open.push(0)), (true, true));
+    assert_eq!(refusal(&|image| drop(image.head.pop())), (true, true));
+    let of_another = images.iter().find(|image| !image.half_open.is_empty()).unwrap().half_open.clone();
+    assert_eq!(refusal(&|image| image.half_open.clone_from(&of_another)), (true, true));
+}
+
 /// Every bit of what is not repeated, and one of each byte of the tags and sections.
 #[test]
 fn a_changed_bit_is_refused() {

@@ -1,6 +1,7 @@
 //! The secret of commands that read files of another run.
 
-use crate::cli::{Failure, values};
+use crate::cli::Failure;
+use crate::disk::read_secret;
 use crate::error;
 use clap::Args;
 use flowpeel_iblt::hash::Secret;
@@ -21,7 +22,7 @@ impl SecretOption {
     ///
     /// The file cannot be read, or others may read it.
     pub(super) fn secret(&self) -> error::Result<Secret> {
-        self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), values::secret)
+        self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), read_secret)
     }
 
     /// The secret, for commands in which one that cannot be had is wrong usage.

@@ -1,0 +1,170 @@
+//! `flowpeel-fleet collect`: the lists of many routers, from the broker or from directories.
+
+use super::stop::Stop;
+use super::{Failure, Outcome, SecretOption, report};
+use crate::broker::{BrokerOptions, StreamLimits};
+use crate::collect::{CollectConfig, Collector};
+use crate::inbox::Inbox;
+use crate::key::FleetKey;
+use crate::lists::{Lists, ListsConfig, LocalLists};
+use crate::subject;
+use clap::Args;
+use flowpeel::agent::{AgentCounts, AgentEvent, AgentObserver};
+use flowpeel::disk::read_secret;
+use flowpeel::error::{Error, Result};
+use flowpeel::export::{Format, Keep};
+use flowpeel::select;
+use flowpeel::signal::PARTITION_COUNT;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often directories are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The most bytes of a stream that is created here, in MiB: two weeks of a router with 30,000 open connections of which a
+/// thousand change in ten seconds.
+const STREAM_MIB: u64 = 4_096;
+
+/// Write the lists of all routers of a fleet
+///
+/// Each router gets a folder of its own with the lists that it would have written, byte for byte those of `flowpeel
+/// snapshot collect`. A collector continues where the one before it stopped, however that ended.
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel-fleet collect",
+    after_help = "Examples:\n  flowpeel-fleet collect --nats tls://broker:4222 --nkey collector.nk --fleet-key fleet.key \
+    --secret-file secret --out lists\n  flowpeel-fleet collect --once --from east --from west --secret-file secret --out lists"
+)]
+pub(super) struct Arguments {
+    /// The directory with a folder for each router
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Take snapshots from this directory of a router instead of a broker; may be given for each router
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["nats", "fleet_key"], required_unless_present = "nats")]
+    from: Vec<PathBuf>,
+
+    /// The key of the fleet, from which those of its routers follow
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    fleet_key: Option<PathBuf>,
+
+    /// The name under which the broker remembers what was taken: each name gets everything
+    #[arg(long, value_name = "NAME", default_value = "collect", hide_short_help = true)]
+    name: String,
+
+    /// The size of the stream, if it does not exist yet, in MiB; beyond it the oldest messages go
+    #[arg(long, value_name = "MIB", default_value_t = STREAM_MIB, value_parser = clap::value_parser!(u64).range(1..=1 << 30),
+        hide_short_help = true)]
+    stream_mib: u64,
+
+    /// How long the stream keeps messages, if it does not exist yet
+    #[arg(long, value_name = "AGE", default_value = "7d", value_parser = age, hide_short_help = true)]
+    stream_age: Duration,
+
+    /// List what is there now, and end
+    #[arg(long)]
+    once: bool,
+
+    /// Compress lists with zstd
+    #[arg(long, hide_short_help = true)]
+    compress: bool,
+
+    /// Write what opened and closed since the list before, and one list of N in full
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    changes: Option<u64>,
+
+    /// Remove lists that ended longer than this before the newest: 7d
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    keep: Option<Duration>,
+
+    #[command(flatten)]
+    secret: SecretOption,
+
+    #[command(flatten)]
+    broker: BrokerOptions,
+}
+
+fn age(text: &str) -> std::result::Result<Duration, String> {
+    select::duration(text).ok_or_else(|| "an age is a number above 0 with its unit: 36h, 7d".to_owned())
+}
+
+impl Arguments {
+    fn lists(&self) -> Result<ListsConfig> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(is_name) {
+            return Err(Error::new("the name of a collector has 1 to 64 letters, digits, - and _"));
+        }
+        let format = Format { compress: self.compress, changes: self.changes, ..Format::default() };
+        format.check()?;
+        let keep = Keep { age: self.keep, ..Keep::default() };
+        Ok(ListsConfig { out: self.out.clone(), secret: self.secret.secret()?, format, keep })
+    }
+}
+
+/// Prints what agents report.
+struct Observer(Stop);
+
+impl AgentObserver for Observer {
+    fn report(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Refused(error) => report::error(&error),
+            AgentEvent::Warning(error) => report::warning(&error),
+            AgentEvent::Listed(name, header) if !header.complete => {
+                report::line(format_args!("{name}: {} connections, about {} missing", header.flows, header.missing));
+            }
+            AgentEvent::Listed(..) => {}
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+}
+
+/// Writes lists.
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let config = arguments.lists().map_err(Failure::wrong_usage)?;
+    let mut observer = Observer(Stop::on_signals()?);
+    let all_used = match arguments.broker.nats.is_empty() {
+        true => from_directories(arguments, config, &mut observer).await?,
+        false => from_broker(arguments, config, &mut observer).await?,
+    };
+    Ok(all_used && !(arguments.once && observer.is_stopped()))
+}
+
+async fn from_directories(arguments: &Arguments, config: ListsConfig, observer: &mut Observer) -> Outcome {
+    let mut lists = LocalLists::new(config, arguments.from.clone())?;
+    let mut ended = lists.look(arguments.once, observer);
+    while ended.is_ok() && !arguments.once && !observer.is_stopped() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        ended = lists.look(false, observer);
+    }
+    let counts = lists.counts();
+    report::line(format_args!("{}", report::counts(&report::lists(&counts))));
+    ended?;
+    Ok(counts.refused == 0 && counts != AgentCounts::default())
+}
+
+async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut Observer) -> Outcome {
+    let key = arguments.fleet_key.as_deref().ok_or_else(|| Error::new("name the fleet's key with --fleet-key"));
+    let fleet = FleetKey::new(read_secret(key.map_err(Failure::wrong_usage)?).map_err(Failure::wrong_usage)?);
+    let inbox = Inbox::new(config.secret.clone(), fleet, [true; PARTITION_COUNT]);
+    let lists = Lists::new(config, observer)?;
+    let broker = arguments.broker.connect("flowpeel-fleet collect", "_INBOX_collect").await?;
+    let collect = CollectConfig {
+        name: arguments.name.clone(),
+        subject: subject::ALL.to_owned(),
+        limits: StreamLimits { size: arguments.stream_mib << 20, age: arguments.stream_age },
+    };
+    let mut collector = Collector::new(broker, collect, inbox, lists);
+    let ended = collector.run(arguments.once, observer).await;
+    let (of_broker, of_lists) = (collector.counts(), collector.lists().counts());
+    let refusals = collector.inbox().refusals();
+    let mut counts = report::lists(&of_lists).to_vec();
+    counts.push((of_broker.messages, "messages"));
+    counts.push((of_broker.redelivered, "delivered again"));
+    counts.extend(refusals.iter().map(|(refusal, count)| (count, refusal.describe())));
+    report::line(format_args!("{} of {} routers", report::counts(&counts), collector.lists().router_count()));
+    ended?;
+    Ok(of_lists.refused == 0)
+}

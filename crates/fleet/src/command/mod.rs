@@ -1,0 +1,132 @@
+//! The command line: the commands, their options and help, and messages on standard error.
+
+mod collect;
+mod key;
+mod report;
+mod ship;
+mod stop;
+
+use clap::{Parser, Subcommand};
+use flowpeel::disk::read_secret;
+use flowpeel::error::{Error, Result};
+use flowpeel_iblt::hash::Secret;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Lines of help are no longer than this, however wide the terminal.
+const HELP_WIDTH_MAX: usize = 100;
+
+/// The statuses with which all commands end.
+const STATUSES: &str = "Exit status:
+  0    done
+  1    something failed, or could not be used: it is named
+  2    wrong usage: nothing was done
+  130  a second signal ended the command at once";
+
+/// How a command ends: whether all of it could be done, or why it could not begin.
+type Outcome = std::result::Result<bool, Failure>;
+
+/// Why a command stopped, and what the process ends with.
+struct Failure {
+    error: Error,
+    status: u8,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, status: 1 }
+    }
+}
+
+impl Failure {
+    fn wrong_usage(error: Error) -> Self {
+        Failure { error, status: 2 }
+    }
+}
+
+/// Send snapshots of flowpeel routers over NATS JetStream, and list the connections of all of them elsewhere
+///
+/// Routers write snapshots with `flowpeel live --snapshots`; `ship` sends them, `collect` writes the lists that the
+/// routers would have written. Everything for people goes to standard error.
+#[derive(Parser)]
+#[command(
+    name = "flowpeel-fleet",
+    version,
+    propagate_version = true,
+    max_term_width = HELP_WIDTH_MAX,
+    after_help = "flowpeel-fleet COMMAND -h shows the options that most people need, --help all of them.",
+    after_long_help = STATUSES
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Print nothing but errors
+    #[arg(long, short, global = true, display_order = 900)]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Ship(ship::Arguments),
+    Collect(collect::Arguments),
+    Key(key::Arguments),
+}
+
+/// The secret of the network's tables.
+#[derive(clap::Args)]
+struct SecretOption {
+    /// The secret under which snapshots are written [default: that of replays]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl SecretOption {
+    fn secret(&self) -> Result<Secret> {
+        self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), read_secret)
+    }
+}
+
+/// Runs the command of this process's command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody may read what is printed.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    report::set_quiet(cli.quiet);
+    let outcome = match &cli.command {
+        Command::Ship(arguments) => on_runtime(ship::run(arguments)),
+        Command::Collect(arguments) => on_runtime(collect::run(arguments)),
+        Command::Key(arguments) => key::run(arguments),
+    };
+    match outcome {
+        Ok(is_all_done) => ExitCode::from(if is_all_done { 0 } else { 1 }),
+        Err(Failure { error, status }) => {
+            report::error(&error);
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// Runs a command that waits for the network, on this thread.
+fn on_runtime(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::new("cannot wait for the network").because(error))?;
+    runtime.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,48 @@
+//! Messages to people, on standard error.
+
+use flowpeel::agent::AgentCounts;
+use flowpeel::error::Error;
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether nothing but errors is printed.
+pub(super) fn set_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Ordering::Relaxed);
+}
+
+/// Prints a line. If standard error is closed or full the line is lost, and the work continues.
+pub(super) fn line(text: fmt::Arguments) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        drop(writeln!(std::io::stderr(), "{text}"));
+    }
+}
+
+/// Prints a warning.
+pub(super) fn warning(text: impl fmt::Display) {
+    line(format_args!("warning: {text}"));
+}
+
+/// Prints an error.
+pub(super) fn error(error: &Error) {
+    drop(writeln!(std::io::stderr(), "error: {error}"));
+}
+
+/// Counts with what they are of, those that are not 0, and the first in any case.
+pub(super) fn counts(all: &[(u64, &str)]) -> String {
+    let some = all.iter().enumerate().filter(|(at, (count, _))| *at == 0 || *count > 0);
+    some.map(|(_, (count, what))| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What agents did.
+pub(super) fn lists(counts: &AgentCounts) -> [(u64, &'static str); 5] {
+    [
+        (counts.lists, "lists"),
+        (counts.incomplete, "not complete"),
+        (counts.passed_over, "intervals without a snapshot"),
+        (counts.covered, "snapshots late or doubled"),
+        (counts.refused, "files refused"),
+    ]
+}

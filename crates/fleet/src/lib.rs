@@ -1,0 +1,32 @@
+//! A network of routers that run flowpeel: their snapshots over NATS JetStream, and the lists of all of them elsewhere.
+//!
+//! The process that captures packets writes snapshots to a directory and knows no network. `flowpeel-fleet` is another
+//! process, which takes them from there.
+//!
+//! # The way of a snapshot
+//!
+//! ```text
+//! spool -> frame -> piece -> ship ~ broker ~ collect -> inbox -> lists
+//! ```
+//!
+//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under the
+//! router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
+//! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
+//! that the router would have written.
+//!
+//! All but `broker`, `ship` and `collect` is plain code without a network or clock, and tested as such.
+
+pub mod broker;
+pub mod collect;
+pub mod command;
+pub mod frame;
+pub mod inbox;
+pub mod key;
+pub mod lists;
+pub mod piece;
+pub mod ship;
+pub mod spool;
+pub mod subject;
+
+#[cfg(test)]
+mod sample;

@@ -1,0 +1,11 @@
+//! Routers, a real broker and collectors: the lists elsewhere are those of `flowpeel snapshot collect`, byte for byte,
+//! whatever was killed, sent twice or forged.
+//!
+//! Tests that need nats-server are skipped, and say so, where it is not installed.
+
+mod delivery;
+mod kills;
+mod permissions;
+mod server;
+mod site;
+mod wire;
