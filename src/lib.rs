@@ -74,6 +74,7 @@ pub mod queue;
 pub mod record;
 pub mod run;
 pub mod select;
+mod serving;
 pub mod signal;
 pub mod snapshot;
 pub mod sources;

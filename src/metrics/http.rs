@@ -7,23 +7,19 @@
 
 use crate::error::{self, Error};
 use crate::metrics::Metrics;
+use crate::serving::{Doorkeeper, ServerThread, Stop};
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    should_stop: Arc<AtomicBool>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 /// Serves metrics at an address, on a thread of its own. Port 0 stands for any free port.
@@ -50,12 +46,10 @@ pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> error::Result<Server
     let failed = |cause: std::io::Error| {
         Error::new(format!("cannot serve metrics at {address}, choose another address with --metrics")).because(cause)
     };
-    let should_stop = Arc::new(AtomicBool::new(false));
-    let (server, waker) = ServerThread::new(address, metrics, Arc::clone(&should_stop)).map_err(failed)?;
-    let address = server.local_addr().map_err(failed)?;
-    let builder = std::thread::Builder::new().name("metrics".to_owned());
-    let thread = builder.spawn(move || server.run()).map_err(failed)?;
-    Ok(Server { address, should_stop, waker, thread: Some(thread) })
+    let (clients, stop) = Clients::new(address, metrics).map_err(failed)?;
+    let address = clients.local_addr().map_err(failed)?;
+    let thread = stop.start("metrics", move || clients.serve()).map_err(failed)?;
+    Ok(Server { address, _thread: thread })
 }
 
 impl Server {
@@ -63,18 +57,6 @@ impl Server {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.should_stop.store(true, Ordering::Release);
-        // A thread that cannot be woken is not joined: it ends with the process.
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            drop(thread.join());
-        }
     }
 }
 
@@ -89,91 +71,36 @@ pub fn is_exposed(address: SocketAddr) -> bool {
 /// milliseconds, so slow clients cannot keep honest ones out, and hold a megabyte or two at most.
 pub const SERVE_CONNECTION_COUNT_MAX: usize = 32;
 
-/// How long the metrics server waits when the system lets it take no more clients.
-const SERVE_RETRY: Duration = Duration::from_millis(100);
-
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
-const FIRST_CLIENT: usize = 2;
-
 /// Serves all clients until it is stopped. Clients are kept in the order of their arrival, which is that of their
 /// deadlines.
-struct ServerThread {
-    poll: Poll,
-    listener: TcpListener,
+struct Clients {
+    doorkeeper: Doorkeeper<TcpListener>,
     /// The clients by number: the lowest is the oldest.
     clients: BTreeMap<usize, Connection>,
-    next_client: usize,
-    /// When to accept new clients without an event.
-    accept_at: Option<Instant>,
     metrics: Arc<Metrics>,
-    should_stop: Arc<AtomicBool>,
 }
 
-impl ServerThread {
-    fn new(address: SocketAddr, metrics: Arc<Metrics>, should_stop: Arc<AtomicBool>) -> std::io::Result<(Self, Waker)> {
-        let poll = Poll::new()?;
-        let mut listener = TcpListener::bind(address)?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let clients = BTreeMap::new();
-        let server =
-            ServerThread { poll, listener, clients, next_client: FIRST_CLIENT, accept_at: None, metrics, should_stop };
-        Ok((server, waker))
+impl Clients {
+    fn new(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<(Self, Stop)> {
+        let (doorkeeper, stop) = Doorkeeper::new(Some(TcpListener::bind(address)?), SERVE_CONNECTION_COUNT_MAX)?;
+        Ok((Clients { doorkeeper, clients: BTreeMap::new(), metrics }, stop))
     }
 
     fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.doorkeeper.listener().ok_or(ErrorKind::NotConnected)?.local_addr()
     }
 
-    fn run(mut self) {
-        let mut events = Events::with_capacity(2 * SERVE_CONNECTION_COUNT_MAX);
-        loop {
-            let deadline = self.clients.first_key_value().map(|(_, client)| client.deadline());
-            let wake_at = deadline.into_iter().chain(self.accept_at).min();
-            let timeout = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.poll.poll(&mut events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
-                // Trying again at once would not help.
-                std::thread::sleep(SERVE_RETRY);
-            }
-            if self.should_stop.load(Ordering::Acquire) {
-                return;
-            }
-            for event in &events {
-                match event.token() {
-                    LISTENER => self.accept_at = Some(Instant::now()),
-                    WAKER => {}
-                    Token(number) => self.advance(number),
-                }
-            }
+    fn serve(mut self) {
+        while let Some(ready) = self.doorkeeper.wait(self.clients.first_key_value().map(|(_, first)| first.deadline()))
+        {
+            ready.into_iter().for_each(|number| self.advance(number));
             let now = Instant::now();
             while let Some(client) = self.clients.first_entry().filter(|client| client.get().deadline() <= now) {
                 let client = client.remove();
                 self.close(client);
             }
-            if self.accept_at.is_some_and(|at| at <= now) {
-                self.accept(now);
-            }
-        }
-    }
-
-    /// Accepts new clients, no more at once than there is room for: those that are there come next.
-    fn accept(&mut self, now: Instant) {
-        self.accept_at = Some(now);
-        for _ in 0..SERVE_CONNECTION_COUNT_MAX {
-            match self.listener.accept() {
-                Ok((stream, _)) => self.admit(Connection::new(stream, now)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_at = None;
-                    return;
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(_) => {
-                    self.accept_at = Some(now + SERVE_RETRY);
-                    return;
-                }
+            for stream in self.doorkeeper.newcomers() {
+                self.admit(Connection::new(stream, now));
             }
         }
     }
@@ -184,13 +111,8 @@ impl ServerThread {
         {
             self.close(oldest);
         }
-        let number = self.next_client;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().register(&mut client.stream, Token(number), interest) {
-            Ok(()) => {
-                self.next_client += 1;
-                self.clients.insert(number, client);
-            }
+        match self.doorkeeper.admit(&mut client.stream) {
+            Ok(number) => drop(self.clients.insert(number, client)),
             Err(_) => self.metrics.abandoned(),
         }
     }

@@ -5,12 +5,12 @@
 //! that clients who ask without end take half of a core at most. Nothing else ever waits for it.
 
 use crate::error::{Error, Result};
+use crate::serving::{Doorkeeper, ServerThread, Stop};
 use crate::view::CLIENTS_MAX;
 use crate::view::answer::{Answerer, refusal};
 use crate::view::board::Board;
 use crate::view::protocol::{Answer, REQUEST_SIZE_MAX, Request};
 use mio::net::{UnixListener, UnixStream};
-use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,8 +18,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The most clients at once; another one is refused. Each takes a screen of somebody who looks.
@@ -29,9 +27,6 @@ pub const CONTROL_CLIENTS_MAX: usize = CLIENTS_MAX as usize;
 /// attaches anew.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How long the server waits when the system lets it take no more clients.
-const ACCEPT_RETRY: Duration = Duration::from_millis(500);
-
 /// Bytes that are read of a client at once.
 const READ_SIZE: usize = 4 << 10;
 
@@ -39,16 +34,10 @@ const READ_SIZE: usize = 4 << 10;
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
-const FIRST_CLIENT: usize = 2;
-
 /// A running server. When it is dropped it stops, and its socket is removed.
 pub struct ControlServer {
     path: Option<PathBuf>,
-    should_stop: Arc<AtomicBool>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 impl ControlServer {
@@ -78,11 +67,9 @@ impl ControlServer {
         board: Arc<Board>,
     ) -> Result<Self> {
         let (path, listener) = listening.unzip();
-        let should_stop = Arc::new(AtomicBool::new(false));
-        let (server, waker) = ServerThread::new(listener, own, board, Arc::clone(&should_stop)).map_err(unserved)?;
-        let builder = std::thread::Builder::new().name("control".to_owned());
-        let thread = builder.spawn(move || server.run()).map_err(unserved)?;
-        Ok(ControlServer { path, should_stop, waker, thread: Some(thread) })
+        let (clients, stop) = Clients::new(listener, own, board).map_err(unserved)?;
+        let thread = stop.start("control", move || clients.serve()).map_err(unserved)?;
+        Ok(ControlServer { path, _thread: thread })
     }
 }
 
@@ -90,13 +77,6 @@ impl Drop for ControlServer {
     fn drop(&mut self) {
         // Who attaches from now on finds none, and not one that is about to go.
         self.path.iter().for_each(|path| drop(fs::remove_file(path)));
-        self.should_stop.store(true, Ordering::Release);
-        // A thread that cannot be woken is not joined: it ends with the process.
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            drop(thread.join());
-        }
     }
 }
 
@@ -128,79 +108,44 @@ fn bind(path: &Path) -> Result<net::UnixListener> {
 }
 
 /// Serves all clients until it is stopped.
-struct ServerThread {
-    poll: Poll,
-    listener: Option<UnixListener>,
+struct Clients {
+    doorkeeper: Doorkeeper<UnixListener>,
     clients: BTreeMap<usize, Client>,
-    next_client: usize,
-    /// When to accept new clients without an event.
-    accept_at: Option<Instant>,
     /// Until when nothing is answered.
     rests_until: Instant,
     answerer: Answerer,
     board: Arc<Board>,
-    should_stop: Arc<AtomicBool>,
 }
 
-impl ServerThread {
+impl Clients {
     fn new(
         listener: Option<net::UnixListener>,
         own: Option<net::UnixStream>,
         board: Arc<Board>,
-        should_stop: Arc<AtomicBool>,
-    ) -> io::Result<(Self, Waker)> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+    ) -> io::Result<(Self, Stop)> {
         let listener = listener.map(|listener| {
             listener.set_nonblocking(true)?;
-            let mut listener = UnixListener::from_std(listener);
-            poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-            io::Result::Ok(listener)
+            io::Result::Ok(UnixListener::from_std(listener))
         });
-        let mut server = ServerThread {
-            poll,
-            listener: listener.transpose()?,
-            clients: BTreeMap::new(),
-            next_client: FIRST_CLIENT,
-            accept_at: None,
-            rests_until: Instant::now(),
-            answerer: Answerer::default(),
-            board,
-            should_stop,
-        };
+        let (doorkeeper, stop) = Doorkeeper::new(listener.transpose()?, CONTROL_CLIENTS_MAX)?;
+        let clients = BTreeMap::new();
+        let mut clients =
+            Clients { doorkeeper, clients, rests_until: Instant::now(), answerer: Answerer::default(), board };
         if let Some(own) = own {
             own.set_nonblocking(true)?;
-            server.admit(Client { is_own: true, ..Client::new(UnixStream::from_std(own)) });
+            clients.admit(Client { is_own: true, ..Client::new(UnixStream::from_std(own)) });
         }
-        Ok((server, waker))
+        Ok((clients, stop))
     }
 
-    fn run(mut self) {
+    fn serve(mut self) {
         yield_to_others();
-        let mut events = Events::with_capacity(2 * CONTROL_CLIENTS_MAX);
-        loop {
-            let timeout = self.wake_at().map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.poll.poll(&mut events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
-                // Trying again at once would not help.
-                std::thread::sleep(ACCEPT_RETRY);
+        while let Some(ready) = self.doorkeeper.wait(self.wake_at()) {
+            for number in ready {
+                self.clients.get_mut(&number).into_iter().for_each(|client| client.is_ready = true);
             }
-            if self.should_stop.load(Ordering::Acquire) {
-                return;
-            }
-            for event in &events {
-                match event.token() {
-                    LISTENER => self.accept_at = Some(Instant::now()),
-                    WAKER => {}
-                    Token(number) => {
-                        self.clients.get_mut(&number).into_iter().for_each(|client| client.is_ready = true)
-                    }
-                }
-            }
-            let now = Instant::now();
-            if self.accept_at.is_some_and(|at| at <= now) {
-                self.accept(now);
+            for stream in self.doorkeeper.newcomers() {
+                self.admit(Client::new(stream));
             }
             self.advance_all();
             let now = Instant::now();
@@ -212,39 +157,17 @@ impl ServerThread {
     fn wake_at(&self) -> Option<Instant> {
         let deadlines = self.clients.values().filter_map(Client::deadline);
         let waits = self.clients.values().any(|client| client.is_ready || client.has_request());
-        deadlines.chain(self.accept_at).chain(waits.then_some(self.rests_until)).min()
+        deadlines.chain(waits.then_some(self.rests_until)).min()
     }
 
-    /// Accepts new clients, no more at once than there is room for.
-    fn accept(&mut self, now: Instant) {
-        self.accept_at = Some(now);
-        for _ in 0..CONTROL_CLIENTS_MAX {
-            let Some(accepted) = self.listener.as_ref().map(UnixListener::accept) else { return };
-            match accepted {
-                Ok((mut stream, _)) if self.clients.len() >= CONTROL_CLIENTS_MAX => {
-                    let most = format!("{CONTROL_CLIENTS_MAX} are attached, which is the most: end one of them");
-                    // Sent only if that is possible at once.
-                    drop(stream.write(&line(&refusal(most, None))));
-                }
-                Ok((stream, _)) => self.admit(Client::new(stream)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_at = None;
-                    return;
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(_) => {
-                    self.accept_at = Some(now + ACCEPT_RETRY);
-                    return;
-                }
-            }
-        }
-    }
-
+    /// Takes a client, or tells it why not.
     fn admit(&mut self, mut client: Client) {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut client.stream, Token(self.next_client), interest).is_ok() {
-            self.clients.insert(self.next_client, client);
-            self.next_client += 1;
+        if self.clients.len() >= CONTROL_CLIENTS_MAX {
+            let most = format!("{CONTROL_CLIENTS_MAX} are attached, which is the most: end one of them");
+            // Sent only if that is possible at once.
+            drop(client.stream.write(&line(&refusal(most, None))));
+        } else if let Ok(number) = self.doorkeeper.admit(&mut client.stream) {
+            self.clients.insert(number, client);
         }
     }
 
