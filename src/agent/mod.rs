@@ -311,7 +311,7 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
         match line {
             FileLine::Listed(known, _) => drop(list.relist(&known, end)),
             FileLine::Delisted(key) => drop(list.delist(&key)),
-            FileLine::HalfOpen => {}
+            FileLine::Other => {}
         }
     }
     Ok(())

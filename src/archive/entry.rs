@@ -25,12 +25,7 @@ impl Fate {
     #[must_use]
     pub fn reason(self) -> Option<&'static str> {
         match self {
-            Fate::Ended(Ending::Fin) => Some("fin"),
-            Fate::Ended(Ending::Rst) => Some("rst"),
-            Fate::Ended(Ending::Timeout) => Some("timeout"),
-            Fate::Ended(Ending::Evicted) => Some("evicted"),
-            Fate::Ended(Ending::Replaced) => Some("replaced"),
-            Fate::Ended(Ending::Reopened) => Some("reopened"),
+            Fate::Ended(ending) => Some(ending.name()),
             Fate::Open => None,
         }
     }

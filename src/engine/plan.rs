@@ -9,7 +9,7 @@ use crate::engine::memory::{Memory, addresses_size, questions_size, state_size, 
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
-use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig, Translations};
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, ListEnds, SnapshotConfig, Translations};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
@@ -376,7 +376,8 @@ impl Plan {
             queues_size: (self.port_count * self.shard_count() * queue::size()) as u64 + self.buffers_size,
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
-                + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
+                + if keeps_list && is_asking { questions_size(&self.list) } else { 0 }
+                + partitions * (self.ends_max() * ListEnds::ENTRY_SIZE) as u64,
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
             archive_size: config.archive_size,
             event_log_size: config.event_log_size,
@@ -454,6 +455,13 @@ impl Plan {
     /// Where records of connections go.
     pub(crate) fn records(&self) -> &[Inlet] {
         &self.records
+    }
+
+    /// How many connections that end in an interval each partition reports to the list, which writes them as changes; 0
+    /// where it does not. As many as the tables are made for.
+    pub(crate) fn ends_max(&self) -> usize {
+        let wanted = self.config.keeps_list() && self.config.format.changes.is_some();
+        if wanted { share(churn(&self.config)) as usize } else { 0 }
     }
 
     /// The configuration that the plan was made from, with what follows from it: the churn and the half-open

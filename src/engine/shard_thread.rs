@@ -150,6 +150,10 @@ impl ShardThread {
         let partitions = partitions_of(index, plan.shard_count());
         let partitions = partitions.map(|index| {
             let partition = Partition::new(index, &plan.partition);
+            let partition = match plan.ends_max() {
+                0 => partition,
+                ends_max => partition.with_ends(ends_max),
+            };
             plan.records().iter().cloned().fold(partition, Partition::recording)
         });
         let shard = Shard::new(partitions.collect());

@@ -8,7 +8,7 @@ use crate::export::community_id;
 use crate::export::eve::flow_id;
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
-use crate::list::{Nat, Row, RowState};
+use crate::list::{End, Nat, Row, RowState};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,8 @@ pub(super) struct Style<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Opened,
-    Closed,
+    /// It is no longer listed, and if it is known has ended like this.
+    Closed(Option<End>),
 }
 
 /// The ends of a connection.
@@ -44,13 +45,18 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
     if let Some(mark) = style.mark {
         line.extend_from_slice(match mark {
             Mark::Opened => b"\"change\":\"opened\",",
-            Mark::Closed => b"\"change\":\"closed\",",
+            Mark::Closed(_) => b"\"change\":\"closed\",",
         });
     }
     connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
     start(line, times, row.start_ns);
-    let is_closed = style.mark == Some(Mark::Closed);
-    age_and_state(line, row.age_ns, if is_closed { CLOSED } else { row.state.name() });
+    let (state, known_end) = match style.mark {
+        Some(Mark::Closed(known_end)) => (CLOSED, known_end),
+        Some(Mark::Opened) | None => (row.state.name(), None),
+    };
+    known_end.iter().for_each(|known| end(line, times, known.end_ns));
+    age_and_state(line, row.age_ns, state);
+    known_end.iter().for_each(|known| reason(line, known.ending.name()));
     flag(line, ",\"midstream\":true", row.midstream);
     flag(line, ",\"unsettled\":true", row.unsettled);
     flag(line, ",\"start_is_bound\":true", row.start_is_bound);
@@ -107,16 +113,10 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
 fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, has_ended: bool) {
     start(line, times, flow.start_ns);
     if has_ended {
-        line.extend_from_slice(b",\"end\":\"");
-        line.extend_from_slice(times.rfc3339(flow.end_ns).as_bytes());
-        line.push(b'"');
+        end(line, times, flow.end_ns);
     }
     age_and_state(line, flow.age_ns, if has_ended { CLOSED } else { RowState::Established.name() });
-    if let Some(reason) = flow.reason {
-        line.extend_from_slice(b",\"reason\":\"");
-        line.extend_from_slice(reason.as_bytes());
-        line.push(b'"');
-    }
+    flow.reason.iter().for_each(|name| reason(line, name));
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
     line.extend_from_slice(b"}}\n");
@@ -182,6 +182,20 @@ pub(super) const CLOSED: &str = "closed";
 fn start(line: &mut Vec<u8>, times: &mut TimeFormatter, start_ns: i64) {
     line.extend_from_slice(b",\"flow\":{\"start\":\"");
     line.extend_from_slice(times.rfc3339(start_ns).as_bytes());
+    line.push(b'"');
+}
+
+/// Appends when the connection ended.
+fn end(line: &mut Vec<u8>, times: &mut TimeFormatter, end_ns: i64) {
+    line.extend_from_slice(b",\"end\":\"");
+    line.extend_from_slice(times.rfc3339(end_ns).as_bytes());
+    line.push(b'"');
+}
+
+/// Appends how it ended.
+fn reason(line: &mut Vec<u8>, name: &str) {
+    line.extend_from_slice(b",\"reason\":\"");
+    line.extend_from_slice(name.as_bytes());
     line.push(b'"');
 }
 

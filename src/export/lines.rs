@@ -6,7 +6,7 @@ use crate::export::eve;
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
-use crate::list::{Change, EarlierList, Header, List, Row};
+use crate::list::{Change, EarlierList, Header, List, ListEnds, Row};
 use crate::select::{Group, Selection};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -24,6 +24,9 @@ struct ListLine<'a> {
     timestamp: &'a str,
     event_type: &'static str,
     flow_list: ListFields<'a>,
+    /// Written only of a list between others that are changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closings: Option<Closings>,
     /// Written only where not the whole list is.
     #[serde(skip_serializing_if = "Option::is_none")]
     selection: Option<SelectionFields<'a>>,
@@ -53,8 +56,12 @@ struct Columns<'a> {
 #[derive(Serialize)]
 struct FlowColumns<'a> {
     start: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a str>,
     age: f64,
     state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     midstream: bool,
     unsettled: bool,
     start_is_bound: bool,
@@ -81,10 +88,34 @@ impl<'a> Columns<'a> {
             vlan: vlan_key.then_some([0]),
             proto: "",
             community_id: "",
-            flow: FlowColumns { start, age: 0.0, state: "", midstream: false, unsettled: false, start_is_bound: false },
+            flow: FlowColumns {
+                start,
+                end: None,
+                age: 0.0,
+                state: "",
+                reason: None,
+                midstream: false,
+                unsettled: false,
+                start_is_bound: false,
+            },
             nat: header.translated.map(|_| NatColumns::default()),
         }
     }
+
+    /// These columns, with those of changes.
+    fn with_changes(self) -> Self {
+        let flow = FlowColumns { end: Some(self.flow.start), reason: Some(""), ..self.flow };
+        Columns { change: Some(""), flow, ..self }
+    }
+}
+
+/// What closed since the list before.
+#[derive(Clone, Copy, Serialize)]
+struct Closings {
+    /// Lines behind the list.
+    lines: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    ends_lost: u64,
 }
 
 /// What of a list follows.
@@ -134,6 +165,8 @@ struct ChangesFields<'a> {
     elapsed: f64,
     listed: u64,
     delisted: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    ends_lost: u64,
 }
 
 #[derive(Serialize)]
@@ -285,10 +318,28 @@ fn head(end: &Text) -> Vec<u8> {
 pub(super) struct Base<'a> {
     /// The connections of the list before.
     pub(super) earlier: &'a EarlierList,
+    /// What ended since.
+    pub(super) ends: &'a ListEnds,
     /// The identity of the list before.
     pub(super) id: ListId,
     /// The last list that was written in full.
     pub(super) full: ListId,
+}
+
+impl Base<'_> {
+    /// How many connections opened and closed up to a later list.
+    fn count(&self, later: &EarlierList) -> (u64, u64) {
+        self.earlier.changes_to(later, self.ends).fold((0, 0), |(opened, closed), change| match change {
+            Change::Opened(_) => (opened + 1, closed),
+            Change::Closed(..) => (opened, closed + 1),
+        })
+    }
+
+    /// The connections whose end up to a later list is known.
+    fn closings<'l>(&'l self, later: &'l EarlierList) -> impl Iterator<Item = Change> + 'l {
+        let changes = self.earlier.changes_to(later, self.ends);
+        changes.filter(|change| matches!(change, Change::Closed(_, Some(_))))
+    }
 }
 
 /// Whose lines of connections they are.
@@ -330,10 +381,11 @@ impl Lines {
         };
         let end_ns = list.header.figures.end_ns;
         let columns = Columns::of(&list.header, start.as_str(), self.vlan_key);
-        let mut line = ListLine { timestamp, event_type: "flow_list", flow_list, selection: None, columns };
-        let head = head(&end);
-        let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
+        let mut line =
+            ListLine { timestamp, event_type: "flow_list", flow_list, closings: None, selection: None, columns };
         if selection.is_partial() {
+            let head = head(&end);
+            let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
             let groups = selection.groups(list.rows());
             let selected = list.rows().filter(|row| selection.selects(row)).count() as u64;
             let lines = groups.as_ref().map_or(selected.min(limit_of(selection)), |(groups, _)| groups.len() as u64);
@@ -347,11 +399,7 @@ impl Lines {
             };
         }
         self.header(&line)?;
-        if self.dialect == Dialect::Own && is_worth_two_threads(&list.header) {
-            self.flush(out)?;
-            return side_by_side::write(out, list.rows(), style);
-        }
-        self.rows(out, list.rows(), style, end_ns)
+        self.whole(out, list, &end)
     }
 
     fn rows(
@@ -386,6 +434,28 @@ impl Lines {
         self.flush(out)
     }
 
+    /// Writes a list between others that are changes: whole, and behind it what closed since the list before.
+    pub(super) fn full(
+        &mut self,
+        out: &mut dyn Write,
+        list: &List,
+        kept: &EarlierList,
+        base: Option<&Base>,
+    ) -> io::Result<()> {
+        let (start, end) = self.period(&list.header);
+        let lines = base.map_or(0, |base| base.closings(kept).count() as u64);
+        self.header(&ListLine {
+            timestamp: end.as_str(),
+            event_type: "flow_list",
+            flow_list: ListFields::new(&list.header, start.as_str(), end.as_str()),
+            closings: Some(Closings { lines, ends_lost: base.map_or(0, |base| base.ends.lost()) }),
+            selection: None,
+            columns: Columns::of(&list.header, start.as_str(), self.vlan_key).with_changes(),
+        })?;
+        self.whole(out, list, &end)?;
+        self.changed(out, base.into_iter().flat_map(|base| base.closings(kept)), &end)
+    }
+
     /// Writes the changes that turn the base into the list with this header.
     pub(super) fn changes(
         &mut self,
@@ -395,10 +465,7 @@ impl Lines {
         base: &Base,
     ) -> io::Result<()> {
         let (start, end) = self.period(header);
-        let (mut listed, mut delisted) = (0, 0);
-        for change in base.earlier.changes_to(list) {
-            *(if matches!(change, Change::Opened(_)) { &mut listed } else { &mut delisted }) += 1;
-        }
+        let (listed, delisted) = base.count(list);
         let fields = ChangesFields {
             list: ListFields::new(header, start.as_str(), end.as_str()),
             base: base.id,
@@ -406,21 +473,38 @@ impl Lines {
             elapsed: base.earlier.elapsed_us(list) as f64 / 1e6,
             listed,
             delisted,
+            ends_lost: base.ends.lost(),
         };
-        let columns = Columns { change: Some(""), ..Columns::of(header, start.as_str(), self.vlan_key) };
+        let columns = Columns::of(header, start.as_str(), self.vlan_key).with_changes();
         let timestamp = end.as_str();
         self.header(&ChangesLine { timestamp, event_type: "flow_changes", flow_changes: fields, columns })?;
-        let head = head(&end);
-        for change in base.earlier.changes_to(list) {
+        self.changed(out, base.earlier.changes_to(list, base.ends), &end)
+    }
+
+    /// Writes a line for each change.
+    fn changed(&mut self, out: &mut dyn Write, changes: impl Iterator<Item = Change>, end: &Text) -> io::Result<()> {
+        let head = head(end);
+        for change in changes {
             let (row, mark) = match &change {
                 Change::Opened(row) => (row, Mark::Opened),
-                Change::Closed(row) => (row, Mark::Closed),
+                Change::Closed(row, end) => (row, Mark::Closed(*end)),
             };
             let style = Style { head: &head, vlan_key: self.vlan_key, mark: Some(mark) };
             flow_line::append(&mut self.lines, &mut self.times, row, style);
             self.flush_if_long(out)?;
         }
         self.flush(out)
+    }
+
+    /// Writes a line for each connection of a list.
+    fn whole(&mut self, out: &mut dyn Write, list: &List, end: &Text) -> io::Result<()> {
+        let head = head(end);
+        let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
+        if self.dialect == Dialect::Own && is_worth_two_threads(&list.header) {
+            self.flush(out)?;
+            return side_by_side::write(out, list.rows(), style);
+        }
+        self.rows(out, list.rows(), style, list.header.figures.end_ns)
     }
 
     fn period(&mut self, header: &Header) -> (Text, Text) {

@@ -23,7 +23,14 @@ const LIST_LINE_SIZE_MAX: usize = 1 << 10;
 struct HeaderLine {
     flow_list: Option<HeaderFields>,
     flow_changes: Option<HeaderFields>,
+    closings: Option<ClosingFields>,
     selection: Option<IgnoredAny>,
+}
+
+/// What closed since the list before, behind a list in full.
+#[derive(Default, Deserialize)]
+struct ClosingFields {
+    lines: u64,
 }
 
 #[derive(Deserialize)]
@@ -72,8 +79,8 @@ pub enum FileLine {
     Listed(KnownConnection, u32),
     /// This connection is no longer listed.
     Delisted(AnyKey),
-    /// A half-open connection, which is of no use to start a list from.
-    HalfOpen,
+    /// A half-open connection, or one that had closed before the list: of no use to start a list from.
+    Other,
 }
 
 /// The lines of a file.
@@ -143,6 +150,7 @@ impl ListFile {
         if header.selection.is_some() {
             return Err(lines.refuse("this is a selection from a list (--filter, --limit): a whole list is needed"));
         }
+        let closings = header.closings.unwrap_or_default().lines;
         let (fields, is_changes) = match header {
             HeaderLine { flow_list: Some(fields), .. } => (fields, false),
             HeaderLine { flow_changes: Some(fields), .. } => (fields, true),
@@ -151,7 +159,7 @@ impl ListFile {
         let end: Timestamp =
             fields.id.end.as_str().parse().map_err(|error: jiff::Error| lines.refuse(refused).because(error))?;
         let end_ns = i64::try_from(end.as_nanosecond()).map_err(|_| lines.refuse(refused))?;
-        let (mut left, mut base) = (fields.flows.saturating_add(fields.half_open), None);
+        let (mut left, mut base) = (fields.flows.saturating_add(fields.half_open).saturating_add(closings), None);
         if is_changes {
             let (Some(base_id), Some(elapsed), Some(listed), Some(delisted)) =
                 (fields.base, fields.elapsed, fields.listed, fields.delisted)
@@ -189,7 +197,7 @@ impl ListFile {
             return Err(self.lines.refuse("a connection from one address family to another"));
         };
         Ok(Some(match (line.change.as_deref(), line.flow.state.as_str()) {
-            (Some("closed"), _) => FileLine::Delisted(key),
+            (Some("closed"), _) if self.base.is_some() => FileLine::Delisted(key),
             (_, state) if state == RowState::Established.name() => {
                 let FlowFields { age, midstream, start_is_bound, .. } = line.flow;
                 FileLine::Listed(
@@ -197,7 +205,7 @@ impl ListFile {
                     line.routers.unwrap_or(1),
                 )
             }
-            _ => FileLine::HalfOpen,
+            _ => FileLine::Other,
         }))
     }
 }

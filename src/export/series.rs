@@ -8,7 +8,7 @@ use crate::export::lines::{Base, Dialect, Lines, ListId};
 use crate::export::source_list;
 use crate::export::table::Look;
 use crate::export::timestamp::Text;
-use crate::list::{EarlierList, List};
+use crate::list::{EarlierList, List, ListEnds, UnlistedEnds};
 use crate::select::Selection;
 use crate::snapshot::COMPRESSION_LEVEL;
 use crate::sources::Report;
@@ -105,6 +105,9 @@ struct Changes {
     earlier: EarlierList,
     /// The list whose changes were written last.
     later: EarlierList,
+    /// What ended since the list before, and what earlier lists knew to have ended and showed as open.
+    ends: ListEnds,
+    unlisted: UnlistedEnds,
     /// The identities of the list before and of the last one in full.
     ids: Option<(ListId, ListId)>,
 }
@@ -151,6 +154,8 @@ impl Series {
             list_count: 0,
             earlier: EarlierList::default(),
             later: EarlierList::default(),
+            ends: ListEnds::default(),
+            unlisted: UnlistedEnds::default(),
             ids: None,
         };
         let writer = match format.shape {
@@ -193,14 +198,19 @@ impl Series {
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
         let Self { writer, selection, changes, is_first, .. } = self;
-        match (writer, changes, kind) {
-            (Writer::Ndjson(lines), Some(Changes { earlier, later, ids: Some((id, full)), .. }), Kind::Changes) => {
+        match (writer, changes) {
+            (Writer::Ndjson(lines), Some(Changes { earlier, later, ends, unlisted, ids, .. })) => {
                 later.replace(list);
-                lines.changes(out, &list.header, later, &Base { earlier, id: *id, full: *full })
+                ends.gather(unlisted, list.ends());
+                let base = ids.map(|(id, full)| Base { earlier, ends, id, full });
+                match &base {
+                    Some(base) if kind == Kind::Changes => lines.changes(out, &list.header, later, base),
+                    base => lines.full(out, list, later, base.as_ref()),
+                }
             }
-            (Writer::Ndjson(lines), ..) => lines.list(out, list, selection),
-            (Writer::Csv(csv), ..) => csv.list(out, list, selection, std::mem::take(is_first)),
-            (Writer::Table(look), ..) => look.list(out, list, selection),
+            (Writer::Ndjson(lines), None) => lines.list(out, list, selection),
+            (Writer::Csv(csv), _) => csv.list(out, list, selection, std::mem::take(is_first)),
+            (Writer::Table(look), _) => look.list(out, list, selection),
         }
     }
 
@@ -208,14 +218,14 @@ impl Series {
     pub(super) fn written(&mut self, list: &List, kind: Kind) {
         let (Some(changes), Writer::Ndjson(lines)) = (&mut self.changes, &mut self.writer) else { return };
         let id = lines.id(&list.header);
+        changes.earlier = std::mem::take(&mut changes.later);
+        changes.earlier.keep_unlisted(&changes.ends, &mut changes.unlisted);
         match (kind, changes.ids) {
             (Kind::Changes, Some((_, full))) => {
-                changes.earlier = std::mem::take(&mut changes.later);
                 changes.ids = Some((id, full));
                 changes.list_count += 1;
             }
             _ => {
-                changes.earlier.replace(list);
                 changes.ids = Some((id, id));
                 changes.list_count = 1;
             }
@@ -227,6 +237,7 @@ impl Series {
         encoder.option(self.changes.as_ref(), |encoder, changes| {
             encoder.u64(changes.list_count);
             changes.earlier.save(encoder);
+            changes.unlisted.save(encoder);
             encoder.option(changes.ids, |encoder, (id, full)| {
                 save_id(encoder, id);
                 save_id(encoder, full);
@@ -238,9 +249,10 @@ impl Series {
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let has_changes = decoder.bool()?;
         decoder.expect(has_changes == self.changes.is_some(), "another --changes")?;
-        if let Some(Changes { list_count, earlier, ids, .. }) = &mut self.changes {
+        if let Some(Changes { list_count, earlier, unlisted, ids, .. }) = &mut self.changes {
             *list_count = decoder.count()?;
             *earlier = EarlierList::saved(decoder)?;
+            *unlisted = UnlistedEnds::saved(decoder)?;
             *ids = decoder.option(|decoder| Ok((saved_id(decoder)?, saved_id(decoder)?)))?;
         }
         Ok(())

@@ -5,10 +5,12 @@
 //! add up to the interval's, and those of all intervals to what is open.
 
 mod counts;
+mod ends;
 pub(crate) mod half_open;
 mod saved;
 
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
+pub use ends::{Ended, Ending, Ends};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 pub(crate) use saved::{save_cells, saved_cells};
 
@@ -224,6 +226,8 @@ pub struct IntervalEnd {
     pub half_open: Option<Box<HalfOpenList>>,
     /// The counts since the start.
     pub counts: Counts,
+    /// What ended in the interval, if that is wanted.
+    pub ends: Ends,
     /// The saved partition, if that was asked for and no changes are held back.
     pub saved: Option<SavedPartition>,
 }

@@ -6,11 +6,12 @@
 use crate::error::Result;
 use crate::flow::saved_key as key;
 use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::handover::Ending;
+use crate::list::ends::{EndedRow, ListEnds, UnlistedEnds};
 use crate::list::row::{ListTimes, Listed, Row, RowState};
 use crate::list::rows::List;
 use crate::signal::{TICK_NS, TimeBases};
 use crate::state::{Decoder, Encoder};
-use std::cmp::Ordering;
 use std::iter::Peekable;
 
 /// The established connections of a list, kept to compare a later list with.
@@ -22,13 +23,24 @@ pub struct EarlierList {
     end_tick: u64,
 }
 
-/// A difference between two lists.
+/// A difference between two lists. Applied in their order, differences turn the one into the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The connection is listed now and was not before. One whose start has changed counts as closed and opened.
+    /// The connection opened: it is listed now and was not before, or it opened and closed in between, and its age is
+    /// then that at its end.
     Opened(Row),
-    /// The connection was listed as in this row, and is no longer.
-    Closed(Row),
+    /// The connection closed. With an end, the row's age is that at the end. Without one, the connection was listed as
+    /// in this row and is no longer: its end is not known, or what was known of it has changed and it opens again.
+    Closed(Row, Option<End>),
+}
+
+/// The end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// When it ended, in ns since 1970, to 100 ms.
+    pub end_ns: i64,
+    /// How it ended.
+    pub ending: Ending,
 }
 
 impl EarlierList {
@@ -47,17 +59,22 @@ impl EarlierList {
         (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
     }
 
-    /// The changes that turn this list into a later one, in the order of lists. Of equal keys, what closed comes first.
+    /// The changes that turn this list into a later one, in the order of lists, and those of equal keys in the order of
+    /// time. What opened and closed in between is among them. `ends` are of what ended since this list.
     ///
-    /// Complexity: linear in both lists.
-    pub fn changes_to<'a>(&'a self, later: &'a EarlierList) -> impl Iterator<Item = Change> {
+    /// Complexity: linear in both lists and the ends.
+    pub fn changes_to<'a>(&'a self, later: &'a EarlierList, ends: &'a ListEnds) -> impl Iterator<Item = Change> {
         let (before, now) = (self.times(), later.times());
-        // Only a forgotten time base gives the same tick another time, so times are compared only if there is one.
-        let are_bases_equal = self.bases == *now.bases;
-        let is_same_time = move |tick| are_bases_equal || before.bases.wall_ns(tick) == now.bases.wall_ns(tick);
-        let v4 = Merge { before: self.rows.v4.iter().peekable(), now: later.rows.v4.iter().peekable(), is_same_time };
-        let v6 = Merge { before: self.rows.v6.iter().peekable(), now: later.rows.v6.iter().peekable(), is_same_time };
-        v4.map(move |side| side.change(&before, &now)).chain(v6.map(move |side| side.change(&before, &now)))
+        let v4 = Merge::new((&before, &self.rows.v4), (&now, &later.rows.v4), ends.v4());
+        let v6 = Merge::new((&before, &self.rows.v6), (&now, &later.rows.v6), ends.v6());
+        v4.chain(v6)
+    }
+
+    /// Keeps of these ends those of connections that this list still shows, which a later one may not.
+    ///
+    /// Complexity: linear in the list, if there are ends.
+    pub fn keep_unlisted(&self, ends: &ListEnds, kept: &mut UnlistedEnds) {
+        kept.keep(ends, self.rows.v4.iter(), self.rows.v6.iter());
     }
 
     /// How much later another list ends, in microseconds, by the clock that never steps back: every age has grown by
@@ -105,55 +122,118 @@ fn keep<K>(kept: &mut Vec<Listed<K>>, count: usize, rows: impl Iterator<Item = L
     kept.extend(rows);
 }
 
-/// A connection that only one of the lists has.
-enum Side<'a, K> {
-    Before(&'a Listed<K>),
-    Now(&'a Listed<K>),
+/// Two lists side by side, and the ends in between, all in the order of keys.
+struct Merge<'a, K> {
+    before: Peekable<std::slice::Iter<'a, Listed<K>>>,
+    now: Peekable<std::slice::Iter<'a, Listed<K>>>,
+    ends: Peekable<std::slice::Iter<'a, EndedRow<K>>>,
+    times_before: ListTimes<'a>,
+    times_now: ListTimes<'a>,
+    /// Only a forgotten time base gives the same tick another time, so times are compared only if there is one.
+    are_bases_equal: bool,
+    /// The key whose changes come next, and the row that it has in the later list if that is new.
+    key: Option<K>,
+    opened: Option<&'a Listed<K>>,
+    /// The closing of what has opened and closed in between, which comes next.
+    closing: Option<Change>,
 }
 
-impl<K: FlowKey> Side<'_, K> {
-    fn change(self, before: &ListTimes, now: &ListTimes) -> Change {
-        match self {
-            Side::Before(listed) => Change::Closed(before.row(listed)),
-            Side::Now(listed) => Change::Opened(now.row(listed)),
+impl<'a, K: FlowKey> Merge<'a, K> {
+    fn new(
+        (times_before, before): (&ListTimes<'a>, &'a [Listed<K>]),
+        (times_now, now): (&ListTimes<'a>, &'a [Listed<K>]),
+        ends: &'a [EndedRow<K>],
+    ) -> Self {
+        Merge {
+            before: before.iter().peekable(),
+            now: now.iter().peekable(),
+            ends: ends.iter().peekable(),
+            times_before: *times_before,
+            times_now: *times_now,
+            are_bases_equal: *times_before.bases == *times_now.bases,
+            key: None,
+            opened: None,
+            closing: None,
         }
+    }
+
+    /// Goes on to the next key. Returns its first change, if that is the closing of what was listed before; `None`
+    /// without another key.
+    fn next_key(&mut self) -> Option<Option<Change>> {
+        let keys = [
+            self.before.peek().map(|row| row.key),
+            self.now.peek().map(|row| row.key),
+            self.ends.peek().map(|ended| ended.key),
+        ];
+        let key = keys.into_iter().flatten().min()?;
+        let before = self.before.next_if(|row| row.key == key);
+        let now = self.now.next_if(|row| row.key == key);
+        if before.zip(now).is_some_and(|(before, now)| self.is_same(before, now)) {
+            // It is listed as before. If an end says otherwise, the list does not know it yet.
+            while self.ends.next_if(|ended| ended.key == key).is_some() {}
+            return Some(None);
+        }
+        (self.key, self.opened) = (Some(key), now);
+        Some(before.map(|before| self.closed(before)))
+    }
+
+    fn is_same(&self, before: &Listed<K>, now: &Listed<K>) -> bool {
+        let tick = now.start_tick();
+        let is_same_time = || self.times_before.bases.wall_ns(tick) == self.times_now.bases.wall_ns(tick);
+        before == now && (self.are_bases_equal || is_same_time())
+    }
+
+    /// The closing of a connection that was listed before, with its end where the first of its key's ends is that.
+    fn closed(&mut self, before: &Listed<K>) -> Change {
+        let row = self.times_before.row(before);
+        let is_listed = self.opened.is_some_and(|now| now.start_tick() == before.start_tick());
+        let ended =
+            self.ends.next_if(|ended| !is_listed && ended.key == before.key && ended.started_at(before.start_tick()));
+        let Some(ended) = ended else { return Change::Closed(row, None) };
+        let age_ns = self.times_now.span_ns(before.start_tick(), ended.tick);
+        Change::Closed(Row { age_ns, ..row }, Some(self.end(ended)))
+    }
+
+    /// What opened and closed in between, unless the later list still shows it.
+    fn passed(&mut self, ended: &EndedRow<K>) -> Option<Change> {
+        if self.opened.is_some_and(|now| ended.started_at(now.start_tick())) {
+            return None;
+        }
+        let start_tick = ended.start_tick();
+        let listed = Listed::new(ended.key, RowState::Established, start_tick).midstream(ended.is_midstream());
+        let age_ns = self.times_now.span_ns(start_tick, ended.tick);
+        let row = Row { age_ns, ..self.times_now.row(&listed) };
+        self.closing = Some(Change::Closed(row, Some(self.end(ended))));
+        Some(Change::Opened(row))
+    }
+
+    fn end(&self, ended: &EndedRow<K>) -> End {
+        End { end_ns: self.times_now.bases.wall_ns(ended.tick), ending: ended.ending }
     }
 }
 
-/// Two sorted lists side by side. Yields what only one of them has.
-struct Merge<'a, K: 'a, B: Iterator<Item = &'a Listed<K>>, N: Iterator<Item = &'a Listed<K>>, T> {
-    before: Peekable<B>,
-    now: Peekable<N>,
-    is_same_time: T,
-}
+impl<K: FlowKey> Iterator for Merge<'_, K> {
+    type Item = Change;
 
-impl<'a, K, B, N, T> Iterator for Merge<'a, K, B, N, T>
-where
-    K: FlowKey,
-    B: Iterator<Item = &'a Listed<K>>,
-    N: Iterator<Item = &'a Listed<K>>,
-    T: Fn(u64) -> bool,
-{
-    type Item = Side<'a, K>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<Change> {
+        if let Some(closing) = self.closing.take() {
+            return Some(closing);
+        }
         loop {
-            let order = match (self.before.peek(), self.now.peek()) {
-                (None, None) => return None,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(before), Some(now)) if before == now && (self.is_same_time)(now.start_tick()) => Ordering::Equal,
-                // If more than the key differs, the earlier one closed.
-                (Some(before), Some(now)) if before.key <= now.key => Ordering::Less,
-                (Some(_), Some(_)) => Ordering::Greater,
-            };
-            match order {
-                Ordering::Less => return self.before.next().map(Side::Before),
-                Ordering::Greater => return self.now.next().map(Side::Now),
-                Ordering::Equal => {
-                    self.before.next();
-                    self.now.next();
+            let Some(key) = self.key else {
+                match self.next_key()? {
+                    Some(closed) => return Some(closed),
+                    None => continue,
                 }
+            };
+            while let Some(ended) = self.ends.next_if(|ended| ended.key == key) {
+                if let Some(opened) = self.passed(ended) {
+                    return Some(opened);
+                }
+            }
+            self.key = None;
+            if let Some(opened) = self.opened.take() {
+                return Some(Change::Opened(self.times_now.row(opened)));
             }
         }
     }
@@ -178,4 +258,100 @@ fn saved_rows<K: FlowKey>(decoder: &mut Decoder) -> Result<Vec<Listed<K>>> {
         rows.push(row.midstream(midstream).unsettled(unsettled).bound(bound));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{AnyKey, VlanTags};
+    use crate::handover::{Ended, Ends};
+    use crate::signal::TimeBase;
+
+    fn key(number: u32) -> KeyV4 {
+        KeyV4::new((number, 40_000), (7, 443), VlanTags::NONE)
+    }
+
+    /// A list at this tick of connections, each with its number and the tick of its start.
+    fn list(end_tick: u64, connections: &[(u32, u64)]) -> EarlierList {
+        let row = |&(number, start): &(u32, u64)| Listed::new(key(number), RowState::Established, start);
+        let mut bases = TimeBases::new();
+        bases.learn(TimeBase { first_tick: 0, offset_ns: 0 });
+        let rows = ByFamily { v4: connections.iter().map(row).collect(), v6: Vec::new() };
+        EarlierList { rows, bases, within_tick_ns: 0, end_tick }
+    }
+
+    fn ends(ended: &[(u32, u32, u64, Ending)]) -> [Ends; 1] {
+        let mut ends = Ends::new(100);
+        for &(number, payload, tick, ending) in ended {
+            ends.push(Ended { key: AnyKey::V4(key(number)), payload, tick, ending });
+        }
+        [ends]
+    }
+
+    /// The changes in short: the number of the connection, its start in ticks, and the tick of its end where there is
+    /// one; 0 where it closed and no end is known.
+    fn short(before: &EarlierList, now: &EarlierList, ends: &ListEnds) -> Vec<(u32, i64, Option<i64>)> {
+        let number = |row: &Row| match row.client.ip() {
+            std::net::IpAddr::V4(address) => address.to_bits(),
+            std::net::IpAddr::V6(_) => 0,
+        };
+        let changes = before.changes_to(now, ends).map(|change| match change {
+            Change::Opened(row) => (number(&row), row.start_ns / TICK_NS, None),
+            Change::Closed(row, end) => {
+                assert!(end.is_none_or(|end| end.end_ns - row.start_ns == row.age_ns), "the age is that at the end");
+                (number(&row), row.start_ns / TICK_NS, Some(end.map_or(0, |end| end.end_ns / TICK_NS)))
+            }
+        });
+        changes.collect()
+    }
+
+    #[test]
+    fn all_that_ended_between_two_lists_is_in_its_place_in_time() {
+        let before = list(10, &[(1, 1), (2, 2), (3, 3)]);
+        let now = list(50, &[(2, 2), (3, 41), (4, 30)]);
+        let mut gathered = ListEnds::default();
+        let fin = Ending::Fin;
+        gathered.gather(
+            &UnlistedEnds::default(),
+            &ends(&[
+                (3, 3, 12, Ending::Replaced),
+                (3, 12, 15, fin),
+                (1, 1, 20, Ending::Rst),
+                (5, 21, 22, fin),
+                (2, 2, 25, Ending::Rst),
+                (2, 2, 26, Ending::Reopened),
+                (3, 30, 40, fin),
+            ]),
+        );
+        assert_eq!(
+            short(&before, &now, &gathered),
+            [
+                (1, 1, Some(20)),
+                (3, 3, Some(12)),
+                (3, 12, None),
+                (3, 12, Some(15)),
+                (3, 30, None),
+                (3, 30, Some(40)),
+                (3, 41, None),
+                (4, 30, None),
+                (5, 21, None),
+                (5, 21, Some(22)),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_end_that_a_list_does_not_know_yet_waits_for_the_list_that_does() {
+        let (before, behind, now) = (list(10, &[(1, 1), (2, 2)]), list(20, &[(1, 1), (3, 12)]), list(30, &[]));
+        let (mut gathered, mut unlisted) = (ListEnds::default(), UnlistedEnds::default());
+        gathered.gather(&unlisted, &ends(&[(1, 1, 15, Ending::Fin), (3, 12, 18, Ending::Rst)]));
+        assert_eq!(short(&before, &behind, &gathered), [(2, 2, Some(0)), (3, 12, None)]);
+        behind.keep_unlisted(&gathered, &mut unlisted);
+        let mut encoder = Encoder::default();
+        unlisted.save(&mut encoder);
+        let bytes = encoder.into_bytes();
+        let unlisted = UnlistedEnds::saved(&mut Decoder::new(&bytes)).unwrap();
+        gathered.gather(&unlisted, &[]);
+        assert_eq!(short(&behind, &now, &gathered), [(1, 1, Some(15)), (3, 12, Some(18))]);
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
-use crate::handover::{Counts, HalfOpenList, IntervalEnd};
+use crate::handover::{Counts, Ends, HalfOpenList, IntervalEnd};
 use crate::list::exact::PartitionList;
 use crate::list::known_since::KnownSince;
 use crate::list::row::ListTimes;
@@ -29,6 +29,8 @@ pub(super) struct Intervals {
     partitions: [PartitionEnd; PARTITION_COUNT],
     /// The half-open connections of each partition at its end of the interval.
     half_open: [Option<Box<HalfOpenList>>; PARTITION_COUNT],
+    /// What ended in each partition since the list before.
+    ends: [Ends; PARTITION_COUNT],
     bases: TimeBases,
     /// The marker of the interval that is ending, once the first partition has handed it over.
     ending: Option<Marker>,
@@ -67,6 +69,7 @@ impl Intervals {
             lost: LostHandshakes { kept_ticks: idle_ticks, ..LostHandshakes::default() },
             partitions: [PartitionEnd::default(); PARTITION_COUNT],
             half_open: std::array::from_fn(|_| None),
+            ends: Default::default(),
             bases: TimeBases::new(),
             ending: None,
             merged_start_ns: None,
@@ -87,10 +90,11 @@ impl Intervals {
 
     /// Records that a partition has ended the interval. It must exist.
     pub(super) fn end_partition(&mut self, partition: usize, end: IntervalEnd, is_held_back: bool) {
-        let IntervalEnd { marker, half_open, counts, .. } = end;
+        let IntervalEnd { marker, half_open, counts, ends, .. } = end;
         // Without the half-open connections the list would be incomplete too.
         let is_held_back = is_held_back || half_open.is_none();
         self.half_open[partition] = half_open;
+        self.ends[partition].append(ends);
         self.partitions[partition] =
             PartitionEnd { counts, has_ended: true, is_held_back, ..self.partitions[partition] };
         self.ending.get_or_insert(marker);
@@ -193,8 +197,17 @@ impl Intervals {
         &self.half_open
     }
 
+    /// What ended in each partition since the list before.
+    pub(super) fn ends(&self) -> &[Ends] {
+        &self.ends
+    }
+
     /// Begins the next interval. The buffers of half-open connections are emptied and passed to `give_back`.
     pub(super) fn begin(&mut self, mut give_back: impl FnMut(usize, Box<HalfOpenList>)) {
+        // What ended in an interval that became part of the next is in the list of that one.
+        if self.covered_intervals == 0 {
+            self.ends = Default::default();
+        }
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             partition.has_ended = false;
             if let Some(mut half_open) = self.half_open[index].take() {
@@ -315,7 +328,7 @@ mod tests {
         for partition in 0..PARTITION_COUNT {
             let half_open = Some(Box::new(HalfOpenList::of(&[])));
             let marker = Marker { seen, ..Marker::default() };
-            let end = IntervalEnd { marker, half_open, counts: Counts::default(), saved: None };
+            let end = IntervalEnd { marker, half_open, counts: Counts::default(), ends: Ends::default(), saved: None };
             intervals.end_partition(partition, end, false);
         }
         let figures = intervals.end().expect("nothing is held back").figures;

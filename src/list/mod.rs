@@ -8,6 +8,7 @@
 mod changes;
 mod connections;
 mod copy;
+mod ends;
 mod exact;
 mod family;
 mod former;
@@ -23,9 +24,10 @@ mod snapshot_log;
 mod start;
 mod translations;
 
-pub use changes::{Change, EarlierList};
+pub use changes::{Change, EarlierList, End};
 pub use connections::LISTED_MAX;
 pub use copy::ListCopy;
+pub use ends::{ListEnds, UnlistedEnds};
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};
@@ -257,6 +259,7 @@ impl FlowList {
         let established = list.as_ref().map_or(&[][..], |list| list.partitions());
         intervals.sort_half_open(established);
         let made = List::new(established, intervals.half_open(), header, intervals.times(&marker));
+        let made = made.with_ends(intervals.ends());
         if let Some(snapshots) = snapshots {
             snapshots.set_unsettled(made.header.unsettled);
         }

@@ -154,9 +154,7 @@ pub(super) struct ListTimes<'a> {
 impl ListTimes<'_> {
     pub(super) fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
         // The end is known within its tick, so the age has the end's full resolution.
-        let ticks = self.end_tick.saturating_sub(listed.start_tick());
-        let age_ns =
-            i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(self.within_tick_ns);
+        let age_ns = self.span_ns(listed.start_tick(), self.end_tick).saturating_add(self.within_tick_ns);
         Row {
             client: listed.key.first(),
             server: listed.key.second(),
@@ -169,5 +167,10 @@ impl ListTimes<'_> {
             nat: None,
             start_is_bound: listed.is_bound(),
         }
+    }
+
+    /// The time between two ticks, by the clock that never steps back.
+    pub(super) fn span_ns(&self, start_tick: u64, end_tick: u64) -> i64 {
+        i64::try_from(end_tick.saturating_sub(start_tick)).unwrap_or(i64::MAX).saturating_mul(TICK_NS)
     }
 }

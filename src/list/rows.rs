@@ -1,7 +1,7 @@
 //! The list as exporters see it: a header and rows in one fixed order, so that equal lists are equal bytes.
 
 use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
-use crate::handover::HalfOpenList;
+use crate::handover::{Ends, HalfOpenList};
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
 use crate::list::row::{ListTimes, Listed, Row};
@@ -59,6 +59,8 @@ pub struct List<'a> {
     pub(super) times: ListTimes<'a>,
     /// The names of translated connections, with those of this list marked.
     names: Option<&'a Translations>,
+    /// What ended in each partition since the list before.
+    ends: &'a [Ends],
 }
 
 impl<'a> List<'a> {
@@ -76,13 +78,25 @@ impl<'a> List<'a> {
         }
         header.half_open += half_open.iter().flatten().map(|list| list.len() as u64).sum::<u64>();
         let resumed_tick = times.resumed_tick;
-        let mut list = List { header, partitions, half_open, times, names: None };
+        let mut list = List { header, partitions, half_open, times, names: None, ends: &[] };
         if resumed_tick.is_some() {
             let unsettled_v4 = list.half_open::<KeyV4>().filter(Listed::is_unsettled).count();
             let unsettled_v6 = list.half_open::<KeyV6>().filter(Listed::is_unsettled).count();
             list.header.unsettled += (unsettled_v4 + unsettled_v6) as u64;
         }
         list
+    }
+
+    /// The list, with what ended in each partition since the one before.
+    pub(super) fn with_ends(self, ends: &'a [Ends]) -> Self {
+        List { ends, ..self }
+    }
+
+    /// What ended in each partition since the list before; empty where nobody asked for it, and of a list that was made
+    /// of snapshots.
+    #[must_use]
+    pub fn ends(&self) -> &'a [Ends] {
+        self.ends
     }
 
     /// The rows, ordered by client address, client port, server address, server port and VLAN; IPv4 before IPv6.

@@ -10,6 +10,7 @@
 
 mod recorder;
 
+pub use crate::handover::Ending;
 pub use recorder::{RecordedTime, Recorder};
 
 use crate::flow::AnyKey;
@@ -26,23 +27,6 @@ pub(crate) const RECORD_BLOCK_COUNT: usize = 64;
 /// The most blocks of records that wait for the archive: half a second at 100,000 closings a second, longer than a disk
 /// usually stalls.
 const RECORD_QUEUE_BLOCKS_MAX: usize = 1_024;
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ending {
-    /// Both sides sent a FIN.
-    Fin,
-    /// One side sent a RST.
-    Rst,
-    /// Nothing was seen of it for too long.
-    Timeout,
-    /// It was evicted because of its age.
-    Evicted,
-    /// Another connection between the same ends took its place: its end was not seen.
-    Replaced,
-    /// It did not end: the record of its end before this one, with the same start, was wrong.
-    Reopened,
-}
 
 /// A connection that was established: it has opened, or it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

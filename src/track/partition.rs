@@ -4,11 +4,11 @@ use crate::error::Result;
 use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};
 use crate::handover::{
-    ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
-    MIDSTREAM, SavedPartition, ticks_since,
+    ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Ended, Ending, Ends, Eviction, Findings, HandOver,
+    Inquiry, IntervalEnd, MIDSTREAM, SavedPartition, ticks_since,
 };
 use crate::queue::Marker;
-use crate::record::{Ending, Inlet, RecordedTime, Recorder};
+use crate::record::{Inlet, RecordedTime, Recorder};
 use crate::signal::{SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, TICK_BITS, TimeBase};
 use crate::state::{Decoder, Encoder};
 use crate::track::{Event, Exchange, Sighting, Tracker, TrackerConfig};
@@ -107,6 +107,8 @@ pub struct Partition {
     /// The list's question that is not answered yet, and what is known of the answer.
     inquiry: Option<Inquiry>,
     findings: Findings,
+    /// What has ended in the interval, if lists say what closed.
+    ends: Option<Ends>,
     /// Record the connections that close, for an archive, and those that open too, for whom events are reported to.
     recorders: Vec<Recorder>,
 }
@@ -131,6 +133,7 @@ impl Partition {
             announcements_max: 0,
             inquiry: None,
             findings: Findings::default(),
+            ends: None,
             recorders: Vec::new(),
         }
     }
@@ -140,6 +143,12 @@ impl Partition {
     pub fn recording(mut self, inlet: Inlet) -> Self {
         self.recorders.push(Recorder::new(self.index, inlet));
         self
+    }
+
+    /// Makes the partition hand over what ended in an interval, up to so many.
+    #[must_use]
+    pub fn with_ends(self, count_max: usize) -> Self {
+        Partition { ends: Some(Ends::new(count_max)), ..self }
     }
 
     /// The index of the partition.
@@ -194,7 +203,7 @@ impl Partition {
     /// Records the connections that an event closes and opens, where that is wanted.
     #[inline]
     fn record(&mut self, event: &Event, ending: impl FnOnce() -> Ending) {
-        if self.recorders.is_empty() {
+        if self.recorders.is_empty() && self.ends.is_none() {
             return;
         }
         let (before, closed, behind) = match *event {
@@ -204,6 +213,9 @@ impl Partition {
             Event::Replace((key, payload), opened) => (None, Some((key, payload, Ending::Replaced)), Some(opened)),
             Event::Pass(key, payload) => (Some((key, payload)), Some((key, payload, ending())), None),
         };
+        if let (Some(ends), Some((key, payload, ending))) = (&mut self.ends, closed) {
+            ends.push(Ended { key, payload, tick: self.now, ending });
+        }
         for recorder in &mut self.recorders {
             if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
                 recorder.record(key, payload, None, self.now);
@@ -302,7 +314,8 @@ impl Partition {
         let is_held_back = !self.is_untouched();
         let findings = if is_held_back { None } else { self.findings() };
         let saved = (marker.saves && !is_held_back).then(|| self.save());
-        let end = IntervalEnd { marker: *marker, half_open, counts, saved };
+        let ends = self.ends.as_mut().map(Ends::take).unwrap_or_default();
+        let end = IntervalEnd { marker: *marker, half_open, counts, ends, saved };
         HandOver { is_held_back, end: Some(end), findings, ..self.handed(delta) }
     }
 

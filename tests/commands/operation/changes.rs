@@ -1,4 +1,5 @@
-//! Lists rebuilt from their changes, and compared byte for byte with the lists themselves.
+//! Lists rebuilt from their changes, and compared byte for byte with the lists themselves; and what they say closed
+//! against events.
 
 use super::{capture, files, name, replayed};
 use serde_json::Value;
@@ -58,10 +59,17 @@ impl Reader {
         let end = fields["end"].as_str().unwrap();
         let header = if is_full {
             self.flows.clear();
-            for line in lines.filter(|line| line.contains("\"established\"")) {
-                assert!(self.flows.insert(key(line), line.to_owned()).is_none());
+            let (mut closings, is_first) = (0, self.end.is_empty());
+            for line in lines {
+                closings += u64::from(line.contains("\"change\":\"closed\""));
+                if line.contains("\"established\"") {
+                    assert!(closings == 0, "closed connections come behind the list");
+                    assert!(self.flows.insert(key(line), line.to_owned()).is_none());
+                }
             }
-            header.to_owned()
+            assert_eq!(value["closings"], serde_json::json!({ "lines": closings }));
+            assert!(!is_first || closings == 0, "the first list builds on none");
+            plain(&header.replace(&format!(",\"closings\":{{\"lines\":{closings}}}"), ""))
         } else {
             assert_eq!(fields["base"]["interval"], self.interval, "it builds on the list before");
             assert_eq!(fields["base"]["end"], self.end.as_str());
@@ -70,7 +78,7 @@ impl Reader {
             self.apply(lines, fields);
             let list = header.split_once(",\"base\":").unwrap().0.replace("flow_changes", "flow_list");
             let columns = header.split_once("\"change\":\"\",").unwrap().1;
-            format!("{list}}},{columns}")
+            plain(&format!("{list}}},{columns}"))
         };
         (self.interval, self.end) = (fields["interval"].as_u64().unwrap(), end.to_owned());
         assert_eq!(fields["flows"], self.flows.len());
@@ -84,8 +92,9 @@ impl Reader {
             let value: Value = serde_json::from_str(line).unwrap();
             let key = key(line);
             let is_opened = value["change"] == "opened";
-            assert!(last < Some((key.clone(), is_opened)), "sorted, closed before opened");
-            last = Some((key.clone(), is_opened));
+            // Those of one connection are in the order of time, so applying them one by one holds them to each other.
+            assert!(last <= Some(key.clone()), "sorted");
+            last = Some(key.clone());
             if is_opened {
                 listed += 1;
                 assert!(self.flows.insert(key, line.replace("\"change\":\"opened\",", "")).is_none());
@@ -98,6 +107,13 @@ impl Reader {
         }
         assert_eq!((&fields["listed"], &fields["delisted"]), (&listed.into(), &delisted.into()));
     }
+}
+
+/// The header of a list without the columns of changes.
+fn plain(header: &str) -> String {
+    let start = between(header, "\"flow\":{\"start\":\"", "\"");
+    let header = header.replace("\"change\":\"\",", "").replace(",\"reason\":\"\"", "");
+    header.replacen(&format!(",\"end\":\"{start}\",\"age\":0.0"), ",\"age\":0.0", 1)
 }
 
 /// A list without its half-open connections.
@@ -176,5 +192,44 @@ fn files_name_what_they_build_on_when_the_clock_stepped_back() {
     for path in ordered {
         let list = plain.iter().find(|list| stem(list) == stem(&path)).unwrap();
         assert_eq!(reader.read(&fs::read_to_string(&path).unwrap()), established(&fs::read_to_string(list).unwrap()));
+    }
+}
+
+/// What a line says of a connection that has closed.
+fn closed(line: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(line).unwrap();
+    let is_closed = value["change"] == "closed" && value["flow"]["end"].is_string();
+    is_closed.then(|| {
+        let flow = &value["flow"];
+        format!("{:?} {} {} {} {}", key(line), flow["start"], flow["end"], flow["age"], flow["reason"])
+    })
+}
+
+/// The connections that the lines of a text say have closed, in no order.
+fn all_closed(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = text.lines().filter_map(closed).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn what_closed_is_in_the_changes_once_with_its_end_and_reason_as_in_the_events() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = capture(place.path(), "mixed.pcap", 6_000);
+    let events = place.path().join("events.ndjson");
+    for (options, full_every) in
+        [("--every 700ms", 5), ("--every 3s --shards 2 --idle-timeout 20s", 1), ("--every 5s", 1_000)]
+    {
+        let options = format!("-q {options} --changes={full_every} --events {}", events.display());
+        let changes = String::from_utf8(replayed(&options, &[&capture]).stdout).unwrap();
+        let (listed, logged) = (all_closed(&changes), all_closed(&fs::read_to_string(&events).unwrap()));
+        assert!(logged.len() > 2_000, "{} closed", logged.len());
+        // What closes before the first list is in none.
+        let first_end = between(&changes, "\"end\":\"", "\"").to_owned();
+        let later = |line: &&String| line.split('"').nth(3).unwrap() >= first_end.as_str();
+        let (listed, logged): (Vec<_>, Vec<_>) = (listed.iter().collect(), logged.iter().filter(later).collect());
+        assert_eq!(listed.len(), logged.len(), "{options}");
+        assert!(listed == logged, "{options}");
+        fs::remove_file(&events).unwrap();
     }
 }
