@@ -9,8 +9,8 @@
 //! spool -> frame -> piece -> ship ~ broker ~ collect -> inbox -> lists
 //! ```
 //!
-//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a [`frame`] signed
-//! with the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
+//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a [`frame`] signed with the
+//! router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
 //! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
 //! that the router would have written.
 //!

@@ -8,4 +8,5 @@ mod kills;
 mod permissions;
 mod server;
 mod site;
+mod tls;
 mod wire;
