@@ -9,4 +9,5 @@ mod permissions;
 mod server;
 mod site;
 mod tls;
+mod view;
 mod wire;
