@@ -208,8 +208,8 @@ struct FlowFields {
     state: &'static str,
 }
 
-/// Writes the view of the network as NDJSON: a header with its routers, then a line for each connection, in the order of
-/// keys.
+/// Writes the view of the network as NDJSON: a header with its routers, then a line for each connection, in the order
+/// of keys.
 ///
 /// Complexity: two passes over all lists.
 ///
