@@ -40,7 +40,7 @@ fn collect(site: &Site, routers: &[&str]) {
 
 fn last_list(site: &Site, router: &str) -> String {
     let directory = site.path("out").join(router);
-    let last = names(&directory).into_iter().filter(|name| name.starts_with("flows-")).next_back().unwrap();
+    let last = names(&directory).into_iter().rfind(|name| name.starts_with("flows-")).unwrap();
     fs::read_to_string(directory.join(last)).unwrap()
 }
 
