@@ -52,7 +52,8 @@ pub const FRAME_SIZE_MAX: u64 = FRAME_START_SIZE_MAX as u64 + CONTENTS_SIZE_MAX;
 
 const _: () = assert!(FRAME_SIZE_MAX < u32::MAX as u64);
 
-/// How far frames are compressed. Level 1 takes half the time for 2 to 4 % more, level 9 four times as long for 3 % less.
+/// How far frames are compressed. Level 1 takes half the time for 2 to 4 % more, level 9 four times as long for 3 %
+/// less.
 const COMPRESSION_LEVEL: i32 = 3;
 
 /// The largest window that the compression of a frame may ask for, as a power of two.
