@@ -80,8 +80,8 @@ pub struct Broker {
 }
 
 impl BrokerOptions {
-    /// Connects, or goes on trying in the background. `name` is shown by the servers, and answers come under a prefix of
-    /// its own, so that a server can keep others from reading them.
+    /// Connects, or goes on trying in the background. `name` is shown by the servers, and answers come under a prefix
+    /// of its own, so that a server can keep others from reading them.
     ///
     /// # Errors
     ///
@@ -155,8 +155,8 @@ impl Broker {
     }
 }
 
-/// The pause before a try, after so many that failed: twice as long each time up to a limit, and a part of it at random,
-/// so that a fleet does not come back all at once.
+/// The pause before a try, after so many that failed: twice as long each time up to a limit, and a part of it at
+/// random, so that a fleet does not come back all at once.
 #[must_use]
 pub fn pause(attempts: u32) -> Duration {
     let longest = Duration::from_millis(100).saturating_mul(1 << attempts.min(10)).min(PAUSE_MAX);

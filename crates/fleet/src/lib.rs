@@ -9,10 +9,10 @@
 //! spool -> frame -> piece -> ship ~ broker ~ collect -> inbox -> lists
 //! ```
 //!
-//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under the
+//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a [`frame`] signed with the
 //! router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
 //! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
-//! that the router would have written.
+//! that the router would have written. [`join`] merges these into one view of the network.
 //!
 //! All but `broker`, `ship` and `collect` is plain code without a network or clock, and tested as such.
 
@@ -21,6 +21,7 @@ pub mod collect;
 pub mod command;
 pub mod frame;
 pub mod inbox;
+pub mod join;
 pub mod key;
 pub mod lists;
 pub mod piece;

@@ -21,8 +21,8 @@ use std::time::Duration;
 /// How often directories are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The most bytes of a stream that is created here, in MiB: two weeks of a router with 30,000 open connections of which a
-/// thousand change in ten seconds.
+/// The most bytes of a stream that is created here, in MiB: a week of a router with 30,000 open connections, of
+/// which a thousand change in ten seconds.
 const STREAM_MIB: u64 = 4_096;
 
 /// Write the lists of all routers of a fleet

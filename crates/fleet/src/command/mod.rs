@@ -5,6 +5,7 @@ mod key;
 mod report;
 mod ship;
 mod stop;
+mod view;
 
 use clap::{Parser, Subcommand};
 use flowpeel::disk::read_secret;
@@ -70,6 +71,7 @@ struct Cli {
 enum Command {
     Ship(ship::Arguments),
     Collect(collect::Arguments),
+    View(view::Arguments),
     Key(key::Arguments),
 }
 
@@ -102,6 +104,7 @@ pub fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Ship(arguments) => on_runtime(ship::run(arguments)),
         Command::Collect(arguments) => on_runtime(collect::run(arguments)),
+        Command::View(arguments) => view::run(arguments),
         Command::Key(arguments) => key::run(arguments),
     };
     match outcome {

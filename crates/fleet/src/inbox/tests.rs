@@ -167,8 +167,8 @@ fn a_share_takes_its_partitions_and_no_others() {
     assert!(tickets.iter().copied().eq(0..all.len()));
     assert_eq!(received.len(), 3);
     for (received, sent) in received.iter().zip(&sent) {
-        for partition in 0..PARTITION_COUNT {
-            assert_eq!(received.sums[partition] == sent.sums[partition], half[partition]);
+        for (partition, is_taken) in half.iter().enumerate() {
+            assert_eq!(received.sums[partition] == sent.sums[partition], *is_taken);
         }
     }
 }

@@ -62,18 +62,18 @@ fn broker_collector_and_shippers_are_killed_and_all_comes_twice() {
         match at {
             4 => wait_until("lists come", || lists("east") > 3),
             6 => {
-                collector.take().map(Running::kill);
+                drop(collector.take());
                 collector = Some(start_collector());
             }
             9 => {
-                shippers[0].take().map(Running::kill);
+                drop(shippers[0].take());
                 shippers[0] = Some(start_shipper("east"));
             }
             12 => server.kill(),
             15 => server.restart(),
             18 => {
-                shippers[1].take().map(Running::kill);
-                collector.take().map(Running::kill);
+                drop(shippers[1].take());
+                drop(collector.take());
                 collector = Some(start_collector());
                 shippers[1] = Some(start_shipper("west"));
             }

@@ -8,4 +8,6 @@ mod kills;
 mod permissions;
 mod server;
 mod site;
+mod tls;
+mod view;
 mod wire;

@@ -166,17 +166,12 @@ pub(crate) fn done(command: &mut Command) -> String {
     said
 }
 
-/// A command in the background, which ends with this.
+/// A command in the background. It ends with this, by SIGKILL.
 pub(crate) struct Running(Child);
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         Running(command.stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    /// Ends it with SIGKILL.
-    pub(crate) fn kill(mut self) {
-        self.0.kill().unwrap();
     }
 }
 

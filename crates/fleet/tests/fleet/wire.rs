@@ -103,6 +103,13 @@ fn apply<K: FlowKey>(table: &mut Iblt<K>, key: K, start: u64, opens: bool) {
     table.apply_one(&if opens { Change::insert(key, placement, value) } else { Change::remove(key, placement, value) });
 }
 
+/// The size of the tables XORed with those before and compressed: what frames would take without listed changes.
+fn xor_size(now: &Hashed, before: &Hashed) -> usize {
+    let pairs = now.image.tables.iter().zip(&before.image.tables);
+    let difference: Vec<u8> = pairs.map(|(now, before)| now ^ before).collect();
+    zstd::bulk::compress(&difference, 3).unwrap().len()
+}
+
 /// Prints what it costs to go on from `open_count` open connections when so many open and as many close.
 fn measure(open_count: u64, connections_max: u64, flip_counts: &[u64]) {
     let mut router = Router::new(connections_max);
@@ -120,13 +127,11 @@ fn measure(open_count: u64, connections_max: u64, flip_counts: &[u64]) {
         (closed, opened) = (closed + count, opened + count);
         let images = router.images();
         let size = router.frames_size(&images, Some(&bases));
+        let xor: usize = images.iter().zip(&bases).map(|(now, before)| xor_size(now, before)).sum();
         bases = images;
         let a_change = size as f64 / (2 * count) as f64;
-        println!(
-            "  {} changes: {size} bytes, {a_change:.1} a change, 1 to {:.1}",
-            2 * count,
-            file.len() as f64 / size as f64
-        );
+        let ratio = file.len() as f64 / size as f64;
+        println!("  {} changes: {size} bytes, {a_change:.1} a change, 1 to {ratio:.1}; XOR alone {xor}", 2 * count);
         // Of few changes most is what each frame begins with.
         let start_size = 8 * 300;
         assert!(size <= start_size + 2 * count * CHANGE_SIZE_MAX, "{size} bytes for {} changes", 2 * count);
