@@ -7,7 +7,7 @@
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
@@ -20,10 +20,10 @@
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them.
 //!
-//! A client repeats its SYN for minutes: the connection is kept for a timeout from the last of them, and starts with
-//! the first. A stack with fixed numbers may open the same ports again with the same ISN: what it sends is a repeat
-//! until the handshake is complete, since that takes an answer that came after the end. (Within a second from the end
-//! it may be a copy of the same packets, from another interface.)
+//! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last of
+//! them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what it
+//! sends is a repeat until the handshake is complete, since that takes an answer that came after the end. (Within a
+//! second from the end it may be a copy of the same packets, from another interface.)
 //!
 //! # Ends that were none
 //!
@@ -439,8 +439,7 @@ impl Tracker {
 
     /// Whether what has the number of this refused connection, which has ended, may be a copy of its own packets.
     fn is_copy_of(&self, record: &RefusedRecord) -> bool {
-        record.open == Sides::NONE
-            && record.unchanged_ticks(self.now) < u64::from((self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1))
+        record.open == Sides::NONE && record.unchanged_ticks(self.now) < u64::from(self.copy_ticks())
     }
 
     /// Tracks the refused connection of this signal, if it is open and there is room.
@@ -955,7 +954,12 @@ impl Tracker {
                 self.filter.set_state(slot, ConnectionState::Established);
                 None
             }
-            _ => {
+            state => {
+                // Who repeats it waits for the answer still.
+                let age = entry.age(self.now);
+                if state.is_answered() && age >= self.copy_ticks() && u64::from(age) <= SYN_TIMEOUT_MAX_TICKS {
+                    self.begin(signal, Some(slot), &entry);
+                }
                 self.counts.repeats += 1;
                 None
             }
@@ -965,7 +969,12 @@ impl Tracker {
     /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces
     /// that see the same packets, one may be behind.
     fn is_past_copies(&self, entry: &FilterEntry) -> bool {
-        !entry.is_trace() && entry.age(self.now) >= (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
+        !entry.is_trace() && entry.age(self.now) >= self.copy_ticks()
+    }
+
+    /// How long copies of a packet may come, in ticks.
+    fn copy_ticks(&self) -> u32 {
+        (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
     }
 
     /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.

@@ -542,6 +542,18 @@ fn a_client_that_repeats_its_syn_for_two_minutes_started_with_the_first() {
     assert_open_since_the_beginning(&last(packets));
 }
 
+#[test]
+fn a_server_that_repeats_its_syn_ack_for_two_minutes_answered_the_first_syn() {
+    let mut numbers = Numbers(1);
+    let connection = Connection::new(&mut numbers, 40_000);
+    let mut packets = vec![(BEGIN_US, connection.client(SYN, connection.isn))];
+    let syn_ack = |at: &i64| (BEGIN_US + at * SECOND_US + 10_000, connection.server(SYN | ACK, connection.server_isn));
+    packets.extend([0, 1, 3, 7, 15, 31, 63].iter().map(syn_ack));
+    assert_eq!(only_row(&last(packets.clone())).state, RowState::SynRecv);
+    packets.push((BEGIN_US + 122 * SECOND_US, connection.client_at(ACK, 0)));
+    assert_open_since_the_beginning(&last(packets));
+}
+
 /// Lists at every second of slow handshakes and what they say later, beside a flood that the server answers, and the
 /// ports of the clients.
 fn beside_answered_flood(flood_count: u32, config: &Config) -> (Vec<Kept>, BTreeSet<u16>) {

@@ -414,6 +414,8 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
             return (Some(answered), [vec![(false, known.client, known.start)], opens].concat());
         }
         Stage::Open if known.client != packet.sender => known.heard.push(packet.sender),
+        // Copies come within a tick.
+        Stage::Answered if is_same && known.client != packet.sender && now > known.start => known.since = now,
         _ => {}
     }
     (Some(known), vec![])
