@@ -236,7 +236,7 @@ fn of_a_gap_that_nothing_follows_nobody_knows_whether_it_has_passed() {
 #[test]
 fn a_connection_that_goes_on_behind_forged_ends_is_open_as_before() {
     for seed in SEEDS {
-        for forge in ["client rst", "server rst", "fins", "server rst, then fins"] {
+        for forge in ["client rst", "server rst", "fins", "server rst, then fins", "server rst, then one of its own"] {
             let mut numbers = Numbers(seed);
             let connection = Connection::new(&mut numbers, 40_000);
             let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
@@ -246,6 +246,9 @@ fn a_connection_that_goes_on_behind_forged_ends_is_open_as_before() {
             }
             if forge.contains("server rst") {
                 packets.push((at, connection.server(RST, numbers.next())));
+            }
+            if forge.contains("one of its own") {
+                packets.push((at + 10_000, connection.server(FIN | ACK, numbers.next())));
             }
             if forge.contains("fins") {
                 packets.push((at + 10_000, connection.client(FIN | ACK, numbers.next())));
@@ -327,6 +330,50 @@ fn data_that_crosses_a_rst_does_not_take_it_back() {
     packets.push((at + SECOND_US + 1_000, connection.server_at(ACK, 500)));
     let list = last(packets);
     assert_eq!((list.rows.len(), list.header.figures.reopened), (0, 0));
+}
+
+#[test]
+fn data_that_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
+    for seed in SEEDS {
+        for end in ["client rst", "server rst", "client fin"] {
+            let mut numbers = Numbers(seed);
+            let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [old.handshake(second(0)), old.talk(second(1), 0)].concat();
+            packets.push(match end {
+                "client rst" => (second(2), old.client_at(RST | ACK, 400)),
+                "server rst" => (second(2), old.server_at(RST | ACK, 400)),
+                // The server's is not captured.
+                _ => (second(2), old.client_at(FIN | ACK, 400)),
+            });
+            let handshake = new.handshake(second(2) + 200_000);
+            packets.extend_from_slice(&handshake[..2]);
+            packets.push((second(2) + 215_000, old.client_at(ACK, 0)));
+            packets.extend_from_slice(&handshake[2..]);
+            packets.extend((0..20).flat_map(|round| new.talk(second(3 + i64::from(round)), round)));
+            let list = last(packets);
+            let row = only_row(&list);
+            assert_eq!((row.state, row.start_ns), (RowState::Established, (second(2) + 200_000) * 1_000), "{end}");
+            assert_eq!(list.header.figures.reopened, 0);
+        }
+    }
+}
+
+#[test]
+fn what_the_last_of_many_connections_between_two_ends_says_is_none_of_those_before() {
+    let mut numbers = Numbers(5);
+    let (mut packets, mut at) = (Vec::new(), BEGIN_US);
+    for _ in 0..4 {
+        let connection = Connection::new(&mut numbers, 40_000);
+        packets.extend([connection.handshake(at), connection.end(at + SECOND_US, 0)].concat());
+        at += 40 * SECOND_US;
+    }
+    // Its client is not captured behind the SYN.
+    let connection = Connection::new(&mut numbers, 40_000);
+    packets.extend_from_slice(&connection.handshake(at)[..2]);
+    packets.extend((0..20).map(|round| (at + (200 + i64::from(round)) * SECOND_US, connection.server_at(ACK, round))));
+    let list = last(packets);
+    assert_eq!((established(&list).len(), list.header.figures.reopened), (0, 0));
 }
 
 #[test]
