@@ -211,6 +211,18 @@ impl EndRecord {
         self.beyond(side, at.sent) == 0 || self.is_shortly_before(side, at.sent) && is_near
     }
 
+    /// Whether a packet of this side comes late, or again, at this stamp.
+    #[inline]
+    fn is_late(&self, side: Side, at: Numbers, stamp: u64) -> bool {
+        let is_recent = self.age(stamp) <= LATE_BEHIND_RST;
+        if self.has_ended(side) {
+            return self.is_behind(side, at) && (!self.is_rst() || !self.is_reported(side) && is_recent);
+        }
+        // It may have been on its way when the other side's RST came, and goes no further than what that acknowledges.
+        let has_crossed = self.is_shortly_before(side, at.sent) && self.is_near(side.other(), at.acked);
+        self.is_rst() && is_recent && has_crossed
+    }
+
     /// Whether a number of this side is one that it passed shortly before its end.
     #[inline]
     fn is_shortly_before(&self, side: Side, number: u32) -> bool {
@@ -335,6 +347,8 @@ impl RecentEnds {
             let holds = there.holds(side, end);
             // A late end of a connection before ends the present one for all that flags show.
             has_other |= there.has_ended(side.other()) && (holds || !there.is_succeeded());
+            // One RST is enough, of whichever side.
+            has_other |= there.is_rst() && !there.is_disproved() && !there.is_succeeded();
             if holds {
                 // What is repeated, or was sent before, changes nothing.
                 let is_known =
@@ -407,13 +421,16 @@ impl RecentEnds {
             let there = EndRecord::load(Self::way(set, *at));
             there.is_of(hash) && there.is_begun()
         };
-        // None of its own ends makes way.
         let free = heads().position(|head| !is_of(head) && head & USED_BIT == 0);
-        let other = || {
-            let others = (0..WAY_COUNT).filter(|at| !is_of(Self::head(set, *at)));
+        let oldest = |makes_way: &dyn Fn(u64) -> bool| {
+            let others = (0..WAY_COUNT).filter(|at| makes_way(Self::head(set, *at)));
             others.max_by_key(|at| EndRecord::age_of_head(Self::head(set, *at), stamp))
         };
-        let Some(place) = (0..WAY_COUNT).find(is_begun).or(free).or_else(other) else { return };
+        let other = || oldest(&|head| !is_of(head));
+        // Of its own ends only one that another connection has followed already makes way.
+        let succeeded = || oldest(&|head| head & SUCCEEDED_BIT != 0);
+        let place = (0..WAY_COUNT).find(is_begun).or(free).or_else(other).or_else(succeeded);
+        let Some(place) = place else { return };
         let before = Self::head(set, place);
         if before & USED_BIT != 0 && !is_of(before) {
             Self::forget(set, before >> TAG_SHIFT);
@@ -456,6 +473,18 @@ impl RecentEnds {
         has_begun
     }
 
+    /// Whether a packet of this side comes late, or again, behind an end that is recorded of its connection, which may
+    /// be quiet. `at` has the number behind the packet.
+    #[must_use]
+    #[cold]
+    pub fn is_late(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) -> bool {
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let all = (0..WAY_COUNT).map(|at_way| EndRecord::load(Self::way(set, at_way)));
+        let mut known = all.filter(|there| there.is_of(hash));
+        let is_of_next = known.clone().any(|there| there.is_begun() && there.is_behind_begun(side, at));
+        !is_of_next && known.any(|there| there.is_late(side, at, stamp))
+    }
+
     /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
     /// or far from them. `at` has the number behind the packet. Reported at most once a second.
     #[must_use]
@@ -475,14 +504,13 @@ impl RecentEnds {
             if !there.has_ended(side) {
                 continue;
             }
-            let (age, has_reported) = (there.age(stamp), there.is_reported(side));
-            if there.is_behind(side, at) && (!there.is_rst() || !has_reported && age <= LATE_BEHIND_RST) {
+            if there.is_late(side, at, stamp) {
                 return false;
             }
             if there.is_succeeded() {
                 continue;
             }
-            if !has_reported || age >= REPORT_INTERVAL {
+            if !there.is_reported(side) || there.age(stamp) >= REPORT_INTERVAL {
                 is_reported = true;
                 there.reported(side, stamp).store(way);
             }
@@ -659,6 +687,22 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_syn_behind_many_ends_is_of_another_connection() {
+        let ends = RecentEnds::new(64);
+        let (mut client, mut server) = (1_000, 5_000);
+        for number in 0..2 * WAY_COUNT as i64 {
+            let now_ns = 60 * number * SECOND_NS;
+            ends.put(hash(1), First, fin(client, server - 1), now_ns);
+            ends.put(hash(1), Second, fin(server, client), now_ns);
+            (client, server) = (client + 300_000_000, server + 400_000_000);
+            ends.begin(hash(1), First, client, now_ns + SECOND_NS);
+            let side = if number % 2 == 0 { First } else { Second };
+            let at_next = if number % 2 == 0 { at(client, server) } else { at(server + 900, client) };
+            assert!(!ends.goes_on(hash(1), side, at_next, now_ns + 40 * SECOND_NS), "{number}");
+        }
+    }
+
+    #[test]
     fn behind_a_rst_that_is_near_to_an_old_one_data_is_late() {
         let ends = RecentEnds::new(64);
         ends.put(hash(1), Second, rst(11_000_000), 0);
@@ -688,6 +732,34 @@ mod tests {
         }
         ends.put(hash(2), First, rst(1_000), 0);
         assert!(!ends.is_quiet(hash(2)));
+    }
+
+    #[test]
+    fn what_was_on_its_way_when_the_other_side_reset_comes_late_for_two_seconds() {
+        let late = |end: End, sent: u32, acked: u32, seconds: i64| {
+            let ends = RecentEnds::new(64);
+            ends.put(hash(1), Second, end, 0);
+            ends.is_late(hash(1), First, at(sent, acked), seconds * SECOND_NS)
+        };
+        let reset = End { is_rst: true, at: at(5_000, 1_000) };
+        assert_eq!([900, 1_000, 1_001].map(|sent| late(reset, sent, 4_000, 1)), [true, true, false]);
+        assert!(!late(reset, 900, 4_000, 3));
+        assert!(!late(reset, 900, 2_000_000_000, 1), "of another connection");
+        assert!(!late(fin(5_000, 1_000), 900, 4_000, 1), "behind a FIN the other side may go on");
+    }
+
+    #[test]
+    fn behind_a_rst_a_fin_of_the_same_side_ends_nothing_less() {
+        for is_rst_first in [true, false] {
+            let ends = RecentEnds::new(64);
+            let mut forged = [rst(900_000_000), fin(1_100_000_000, 600_000_000)];
+            if !is_rst_first {
+                forged.reverse();
+            }
+            forged.into_iter().for_each(|end| ends.put(hash(1), Second, end, 0));
+            assert!(!ends.is_quiet(hash(1)));
+            assert!(ends.goes_on(hash(1), Second, at(5_000, 1_000), 40 * SECOND_NS));
+        }
     }
 
     #[test]

@@ -221,14 +221,30 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         }
     }
 
+    /// Whether a tag is there that differs from this one in its time alone.
+    fn holds(&self, hash: u64, tag: u64) -> bool {
+        let is_it = |there: u64| there != 0 && (there ^ tag) & !(STAMP_MASK << 2) == 0;
+        self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
+    }
+
     /// Removes the tags of the same handshake as `tag`, as [`HandshakeCache::take`].
     #[inline]
-    fn take(&self, hash: u64, tag: u64, timeout: u64, waiting: &WaitingCounts) -> Option<SignalKind> {
+    fn take(
+        &self,
+        hash: u64,
+        tag: u64,
+        timeout: u64,
+        waiting: &WaitingCounts,
+        is_none: impl Fn() -> bool,
+    ) -> Option<SignalKind> {
         let index = self.set_index(hash);
         let mut found = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             let is_same = there != 0 && same(there, tag);
+            if is_same && has_other_isn(there, tag) && age(there, tag) < timeout && is_none() {
+                continue;
+            }
             // Tags that have timed out are cleared in passing, so that nothing seems to wait any more after a flood.
             if there != 0 && (is_same || age(there, tag) > timeout) {
                 self.clear(index, way, there, waiting);
@@ -291,6 +307,13 @@ fn short_isn(isn: u32) -> u64 {
 #[inline]
 fn same(tag: u64, other: u64) -> bool {
     (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT) == 0
+}
+
+/// Whether a tag waits for what follows another ISN than this one has.
+#[inline]
+fn has_other_isn(tag: u64, other: u64) -> bool {
+    let isn = |tag: u64| tag & ISN_MASK << ISN_SHIFT;
+    isn(tag) != 0 && isn(tag) != isn(other)
 }
 
 /// The age of a tag in stamps; zero if the thread that put it in is ahead of this one.
@@ -422,16 +445,37 @@ impl HandshakeCache {
         }
     }
 
+    /// Whether this connection's handshake waits for a packet of `sender` behind this number, its ISN (or, once in 255
+    /// times, one with the same hash).
+    #[must_use]
+    pub fn awaits(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> bool {
+        let tag = tag(hash, sender, short_isn(isn), now_ns);
+        !self.is_idle(hash) && (self.near.holds(hash, tag) || self.used_far().is_some_and(|far| far.holds(hash, tag)))
+    }
+
     /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet
     /// without a flag then is: [`SignalKind::Completes`] if `isn`, the number before its sequence number, is the
     /// client's ISN (or, once in 255 times, has the same hash), and otherwise [`SignalKind::Ack`]. `None` if no
     /// handshake was waiting.
     #[inline]
     pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<SignalKind> {
+        self.take_unless(hash, sender, isn, now_ns, || false)
+    }
+
+    /// As [`Self::take`], but a handshake with another ISN waits on if `is_none` says that the packet is no answer.
+    #[inline]
+    pub fn take_unless(
+        &self,
+        hash: u64,
+        sender: Side,
+        isn: u32,
+        now_ns: i64,
+        is_none: impl Fn() -> bool,
+    ) -> Option<SignalKind> {
         let tag = tag(hash, sender, short_isn(isn), now_ns);
-        let near = self.near.take(hash, tag, self.timeout, &self.waiting);
+        let near = self.near.take(hash, tag, self.timeout, &self.waiting, &is_none);
         let Some(far) = self.used_far().filter(|_| !self.is_idle(hash)) else { return near };
-        let far = far.take(hash, tag, self.timeout, &self.waiting);
+        let far = far.take(hash, tag, self.timeout, &self.waiting, &is_none);
         if far == Some(SignalKind::Completes) { far } else { near.or(far) }
     }
 

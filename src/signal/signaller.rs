@@ -89,7 +89,7 @@ const STAGE_COUNT: usize = u64::BITS as usize;
 struct StagedLookup {
     quick_hash: u64,
     now_ns: i64,
-    /// The numbers of a FIN or RST.
+    /// How far the sender has come.
     at: Numbers,
     /// Whether the signal is handed on in any case.
     is_chosen: bool,
@@ -190,8 +190,8 @@ fn places(mut set: u64) -> impl Iterator<Item = usize> {
 struct StagedHandshakes {
     /// A bit for each of them, in enough words that few other connections share one.
     bits: [u64; AWAITED_WORD_COUNT],
-    /// The hashes of their connections, each with the side that it waits for.
-    waiting: Vec<(u64, Side)>,
+    /// The hashes of their connections, each with the side that it waits for, and the ISN that this is to follow.
+    waiting: Vec<(u64, Side, Option<u32>)>,
 }
 
 const AWAITED_WORD_COUNT: usize = 8;
@@ -212,9 +212,9 @@ impl StagedHandshakes {
         self.bits[word] |= bit;
     }
 
-    fn put(&mut self, quick_hash: u64, side: Side) {
+    fn put(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
         self.mark(quick_hash);
-        self.waiting.push((quick_hash, side));
+        self.waiting.push((quick_hash, side, isn));
     }
 
     #[inline]
@@ -223,16 +223,21 @@ impl StagedHandshakes {
         self.bits[word] & bit != 0
     }
 
-    /// Removes a connection if it waits for a packet of this side, and returns how often it did.
-    fn take(&mut self, quick_hash: u64, side: Side) -> usize {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiting| *waiting != (quick_hash, side));
+    /// Removes a connection if it waits for a packet of this side, and returns how often it did, and the ISN that the
+    /// packet was to follow.
+    fn take(&mut self, quick_hash: u64, side: Side) -> (usize, Option<u32>) {
+        let (before, mut awaited_isn) = (self.waiting.len(), None);
+        self.waiting.retain(|(hash, waits_for, isn)| {
+            let is_it = (*hash, *waits_for) == (quick_hash, side);
+            awaited_isn = if is_it { *isn } else { awaited_isn };
+            !is_it
+        });
         let count = before - self.waiting.len();
         if count > 0 {
             self.bits = Default::default();
             (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
         }
-        count
+        (count, awaited_isn)
     }
 
     /// The hashes of the connections that wait, each as often as it does.
@@ -452,7 +457,7 @@ impl Signaller {
         if kind == SignalKind::Ack {
             is_alive = !self.ends.is_quiet(quick_hash) && self.goes_on(segment, quick_hash, now_ns);
             is_chosen = self.take_watched(quick_hash) || is_alive || self.may_be_lost(quick_hash);
-            let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(quick_hash, sender_of(segment));
+            let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(segment, quick_hash, now_ns);
             if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
                 is_chosen |= self.draw_sample(now_ns);
                 if !is_chosen {
@@ -474,9 +479,8 @@ impl Signaller {
         if is_end {
             self.ends.announce(quick_hash);
         }
-        let at = if is_end { numbers_of(segment) } else { Numbers::default() };
         let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
-        let lookup = StagedLookup { quick_hash, now_ns, at, is_chosen };
+        let lookup = StagedLookup { quick_hash, now_ns, at: numbers_of(segment), is_chosen };
         let origin = self.origin;
         let sender = self.stage.push(place, lookup, |slot| {
             let sender = write_unhashed(segment, parts, now_ns, slot);
@@ -484,7 +488,7 @@ impl Signaller {
             sender
         });
         if kind == SignalKind::SynAck {
-            self.await_staged(quick_hash, sender.other());
+            self.await_staged(quick_hash, sender.other(), Some(isn));
             if !self.ends.is_quiet(quick_hash) {
                 self.follow_ends(segment, quick_hash, sender);
             }
@@ -494,7 +498,7 @@ impl Signaller {
         if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
             || self.seen_syns.is_some() && kind == SignalKind::Syn
         {
-            self.await_staged(quick_hash, sender);
+            self.await_staged(quick_hash, sender, None);
         }
         if self.stage.is_full() {
             self.flush(out);
@@ -555,16 +559,29 @@ impl Signaller {
     }
 
     /// Waits for the next packet of this side, of a handshake in the stage.
-    fn await_staged(&mut self, quick_hash: u64, side: Side) {
+    fn await_staged(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
         self.cache.announce(quick_hash);
-        self.awaited.put(quick_hash, side);
+        self.awaited.put(quick_hash, side, isn);
     }
 
-    /// Waits for a packet of this side no longer if a handshake in the stage did, and returns whether one did.
-    fn take_staged(&mut self, quick_hash: u64, side: Side) -> bool {
-        let count = self.awaited.take(quick_hash, side);
+    /// Waits no longer for the sender of this packet if a handshake in the stage did, and returns whether one did. What
+    /// is late is no answer: the handshake waits on.
+    fn take_staged(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+        let (side, isn) = (sender_of(segment), isn_of(segment, SignalKind::Ack));
+        let (count, awaited_isn) = self.awaited.take(quick_hash, side);
+        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) && self.is_late(segment, quick_hash, now_ns) {
+            (0..count).for_each(|_| self.awaited.put(quick_hash, side, awaited_isn));
+            return true;
+        }
         (0..count).for_each(|_| self.cache.retract(quick_hash));
         count > 0
+    }
+
+    /// Whether a packet without a flag comes late, behind an end of its connection.
+    #[cold]
+    fn is_late(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+        self.record_ends();
+        self.ends.is_late(quick_hash, sender_of(segment), numbers_of(segment), now_ns)
     }
 
     /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
@@ -597,11 +614,15 @@ impl Signaller {
 
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        self.record_ends();
+        let ends = self.stage.take_ends();
         let StageContents { all, v6, to_look_up } = self.stage.take();
         let mut kept = all;
-        for at in places(to_look_up) {
-            if !self.resolve(at) {
+        // In order: what came before an end is not late behind it.
+        for at in places(to_look_up | ends) {
+            if ends >> at & 1 != 0 {
+                self.record_end(at);
+            }
+            if to_look_up >> at & 1 != 0 && !self.resolve(at) {
                 kept &= !(1 << at);
             }
         }
@@ -623,11 +644,13 @@ impl Signaller {
     #[inline(always)]
     fn resolve(&mut self, at: usize) -> bool {
         let lookup = self.stage.lookups()[at];
-        let StagedLookup { quick_hash, now_ns, is_chosen, .. } = lookup;
+        let StagedLookup { quick_hash, now_ns, is_chosen, at: numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
-                let waited_for = self.cache.take(quick_hash, sender, isn, now_ns);
+                // What is late is no answer to the handshake of the next connection.
+                let is_late = || self.ends.is_late(quick_hash, sender, numbers, now_ns);
+                let waited_for = self.cache.take_unless(quick_hash, sender, isn, now_ns, is_late);
                 let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
                 if waited_for == Some(SignalKind::Completes) {
                     self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
@@ -659,6 +682,11 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
+                // Of a server that ends before its client has answered the ISN is the one that it acknowledges.
+                let answered_isn = numbers.acked.wrapping_sub(1);
+                if self.cache.awaits(quick_hash, sender.other(), answered_isn, now_ns) {
+                    self.stage.signals_mut()[at].set_isn(answered_isn);
+                }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.take(quick_hash, sender, isn, now_ns);
                 if let Some(seen_syns) = &self.seen_syns {
@@ -765,8 +793,8 @@ fn isn_of(segment: &TcpSegment, kind: SignalKind) -> u32 {
     // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
     // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
     // both stores.
-    const KNOWN: u8 = 1 << SignalKind::Syn as u8 | 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
-    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
+    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8 | 1 << SignalKind::Fin as u8;
+    const KNOWN: u8 = IS_NEXT | 1 << SignalKind::Syn as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;
     let isn = select_unpredictable(kind == SignalKind::SynAck, segment.ack, segment.seq);
     isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()

@@ -7,10 +7,10 @@
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
-//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
@@ -20,10 +20,10 @@
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them.
 //!
-//! A client repeats its SYN for minutes: the connection is kept for a timeout from the last of them, and starts with
-//! the first. A stack with fixed numbers may open the same ports again with the same ISN: what it sends is a repeat
-//! until the handshake is complete, since that takes an answer that came after the end. (Within a second from the end
-//! it may be a copy of the same packets, from another interface.)
+//! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last of
+//! them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what it
+//! sends is a repeat until the handshake is complete, since that takes an answer that came after the end. (Within a
+//! second from the end it may be a copy of the same packets, from another interface.)
 //!
 //! # Ends that were none
 //!
@@ -439,8 +439,7 @@ impl Tracker {
 
     /// Whether what has the number of this refused connection, which has ended, may be a copy of its own packets.
     fn is_copy_of(&self, record: &RefusedRecord) -> bool {
-        record.open == Sides::NONE
-            && record.unchanged_ticks(self.now) < u64::from((self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1))
+        record.open == Sides::NONE && record.unchanged_ticks(self.now) < u64::from(self.copy_ticks())
     }
 
     /// Tracks the refused connection of this signal, if it is open and there is room.
@@ -530,6 +529,11 @@ impl Tracker {
     // Ends, and what the kinds of signals share.
 
     fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
+        if self.rivals.may_contest(self.now)
+            && let ControlFlow::Break(event) = self.contested_fin(signal, parts, (slot, entry))
+        {
+            return event;
+        }
         let from_client = parts.sender == entry.client;
         let marked = match (entry.state, from_client) {
             (ConnectionState::SynSent, _) => {
@@ -955,7 +959,12 @@ impl Tracker {
                 self.filter.set_state(slot, ConnectionState::Established);
                 None
             }
-            _ => {
+            state => {
+                // Who repeats it waits for the answer still.
+                let age = entry.age(self.now);
+                if state.is_answered() && age >= self.copy_ticks() && u64::from(age) <= SYN_TIMEOUT_MAX_TICKS {
+                    self.begin(signal, Some(slot), &entry);
+                }
                 self.counts.repeats += 1;
                 None
             }
@@ -965,7 +974,12 @@ impl Tracker {
     /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces
     /// that see the same packets, one may be behind.
     fn is_past_copies(&self, entry: &FilterEntry) -> bool {
-        !entry.is_trace() && entry.age(self.now) >= (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
+        !entry.is_trace() && entry.age(self.now) >= self.copy_ticks()
+    }
+
+    /// How long copies of a packet may come, in ticks.
+    fn copy_ticks(&self) -> u32 {
+        (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
     }
 
     /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
@@ -1014,7 +1028,7 @@ impl Tracker {
             return self.ack(signal, parts, (slot, entry));
         }
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
-            return self.replace(signal, (slot, entry), rival);
+            return self.replace(signal, (slot, entry), rival, false);
         }
         match entry.state {
             ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
@@ -1058,7 +1072,7 @@ impl Tracker {
     fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
-            return self.replace(signal, (slot, entry), rival);
+            return self.replace(signal, (slot, entry), rival, false);
         }
         if entry.state.is_answered()
             && from_client
@@ -1102,7 +1116,7 @@ impl Tracker {
             | ConnectionState::EstablishedClientFin
             | ConnectionState::EstablishedServerFin => {
                 return match self.judge(signal, parts, Some(&entry)) {
-                    Verdict::Answers(rival) => self.replace(signal, (slot, entry), rival),
+                    Verdict::Answers(rival) => self.replace(signal, (slot, entry), rival, false),
                     Verdict::Uncontested | Verdict::Contradicts => None,
                 };
             }
@@ -1148,17 +1162,52 @@ impl Tracker {
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
+    /// Applies a FIN to the handshakes that contradict an open connection. Its client may answer one with it, or its
+    /// server send it before that. Continues if it is of none of them.
+    #[cold]
+    fn contested_fin(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> ControlFlow<Option<Event>> {
+        if !entry.state.is_established() || entry.state.is_one_way() {
+            return ControlFlow::Continue(());
+        }
+        if let Verdict::Answers(rival) = self.judge(signal, parts, Some(&entry)) {
+            return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
+        }
+        let client = parts.sender.other();
+        let is_own = client == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
+        if !is_own && self.rivals.end_server(signal.hash(), client, parts.isn, self.now) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
+    }
+
     /// Opens the connection of a handshake in place of what is known, which is closed if it was open.
     #[cold]
     fn replace(
         &mut self,
         signal: &Signal,
         (slot, entry): (FilterSlot, FilterEntry),
-        Rival { client, isn, start_tick: tick, .. }: Rival,
+        Rival { client, isn, start_tick: tick, has_server_fin, .. }: Rival,
+        has_client_fin: bool,
     ) -> Option<Event> {
         let closed = if entry.state.is_established() { self.close(signal, &entry) } else { None };
-        let (state, short_isn) = (ConnectionState::Established, FilterEntry::short_isn(isn));
-        let opened = self.open(signal, slot, FilterEntry { state, client, tick, short_isn, ..entry });
+        let state = match (has_client_fin, has_server_fin) {
+            (false, false) => ConnectionState::Established,
+            (false, true) => ConnectionState::EstablishedServerFin,
+            (true, _) => ConnectionState::EstablishedClientFin,
+        };
+        let entry = FilterEntry { state, client, tick, short_isn: FilterEntry::short_isn(isn), ..entry };
+        if has_client_fin && has_server_fin {
+            // It was open for no time: there is no event for that beside the other's.
+            self.rivals.forget(signal.hash());
+            self.end(signal, slot, &entry, [true; 2], [false; 2]);
+            return closed;
+        }
+        let opened = self.open(signal, slot, entry);
         replaced(closed, opened)
     }
 

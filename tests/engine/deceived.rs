@@ -236,7 +236,7 @@ fn of_a_gap_that_nothing_follows_nobody_knows_whether_it_has_passed() {
 #[test]
 fn a_connection_that_goes_on_behind_forged_ends_is_open_as_before() {
     for seed in SEEDS {
-        for forge in ["client rst", "server rst", "fins", "server rst, then fins"] {
+        for forge in ["client rst", "server rst", "fins", "server rst, then fins", "server rst, then one of its own"] {
             let mut numbers = Numbers(seed);
             let connection = Connection::new(&mut numbers, 40_000);
             let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
@@ -246,6 +246,9 @@ fn a_connection_that_goes_on_behind_forged_ends_is_open_as_before() {
             }
             if forge.contains("server rst") {
                 packets.push((at, connection.server(RST, numbers.next())));
+            }
+            if forge.contains("one of its own") {
+                packets.push((at + 10_000, connection.server(FIN | ACK, numbers.next())));
             }
             if forge.contains("fins") {
                 packets.push((at + 10_000, connection.client(FIN | ACK, numbers.next())));
@@ -327,6 +330,50 @@ fn data_that_crosses_a_rst_does_not_take_it_back() {
     packets.push((at + SECOND_US + 1_000, connection.server_at(ACK, 500)));
     let list = last(packets);
     assert_eq!((list.rows.len(), list.header.figures.reopened), (0, 0));
+}
+
+#[test]
+fn data_that_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
+    for seed in SEEDS {
+        for end in ["client rst", "server rst", "client fin"] {
+            let mut numbers = Numbers(seed);
+            let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [old.handshake(second(0)), old.talk(second(1), 0)].concat();
+            packets.push(match end {
+                "client rst" => (second(2), old.client_at(RST | ACK, 400)),
+                "server rst" => (second(2), old.server_at(RST | ACK, 400)),
+                // The server's is not captured.
+                _ => (second(2), old.client_at(FIN | ACK, 400)),
+            });
+            let handshake = new.handshake(second(2) + 200_000);
+            packets.extend_from_slice(&handshake[..2]);
+            packets.push((second(2) + 215_000, old.client_at(ACK, 0)));
+            packets.extend_from_slice(&handshake[2..]);
+            packets.extend((0..20).flat_map(|round| new.talk(second(3 + i64::from(round)), round)));
+            let list = last(packets);
+            let row = only_row(&list);
+            assert_eq!((row.state, row.start_ns), (RowState::Established, (second(2) + 200_000) * 1_000), "{end}");
+            assert_eq!(list.header.figures.reopened, 0);
+        }
+    }
+}
+
+#[test]
+fn what_the_last_of_many_connections_between_two_ends_says_is_none_of_those_before() {
+    let mut numbers = Numbers(5);
+    let (mut packets, mut at) = (Vec::new(), BEGIN_US);
+    for _ in 0..4 {
+        let connection = Connection::new(&mut numbers, 40_000);
+        packets.extend([connection.handshake(at), connection.end(at + SECOND_US, 0)].concat());
+        at += 40 * SECOND_US;
+    }
+    // Its client is not captured behind the SYN.
+    let connection = Connection::new(&mut numbers, 40_000);
+    packets.extend_from_slice(&connection.handshake(at)[..2]);
+    packets.extend((0..20).map(|round| (at + (200 + i64::from(round)) * SECOND_US, connection.server_at(ACK, round))));
+    let list = last(packets);
+    assert_eq!((established(&list).len(), list.header.figures.reopened), (0, 0));
 }
 
 #[test]
@@ -509,6 +556,36 @@ fn who_opens_a_connection_anew_is_listed_with_its_second_start() {
 }
 
 #[test]
+fn who_opens_a_connection_anew_may_end_it_before_the_answer_or_with_it() {
+    for seed in SEEDS {
+        for (server_ends, client_ends) in [(true, false), (false, true), (true, true)] {
+            let mut numbers = Numbers(seed);
+            let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [old.handshake(second(0)), old.talk(second(1), 1)].concat();
+            packets.extend(new.handshake(second(30)).into_iter().take(2));
+            if server_ends {
+                packets.push((second(31), new.server_at(FIN | ACK, 0)));
+            }
+            packets.push((second(32), new.client_at(if client_ends { FIN | ACK } else { ACK }, 0)));
+            packets.push((second(33), new.client_at(ACK, 1)));
+            let open = last(packets.clone());
+            if server_ends && client_ends {
+                assert_eq!((open.rows.len(), open.header.complete), (0, true));
+                continue;
+            }
+            let row = only_row(&open);
+            assert_eq!((row.state, row.start_ns / 1_000), (RowState::Established, second(30)), "{client_ends}");
+            packets.push(match server_ends {
+                true => (second(40), new.client_at(FIN | ACK, 1)),
+                false => (second(40), new.server_at(FIN | ACK, 0)),
+            });
+            assert!(last(packets).rows.is_empty(), "{client_ends}");
+        }
+    }
+}
+
+#[test]
 fn the_same_numbers_on_the_same_ports_are_another_connection() {
     for pause_s in [2, 3, 9] {
         for ends in ["fin", "rst"] {
@@ -539,6 +616,18 @@ fn a_client_that_repeats_its_syn_for_two_minutes_started_with_the_first() {
     assert_eq!(only_row(&last(packets.clone())).state, RowState::SynSent);
     packets.push((BEGIN_US + 122 * SECOND_US, connection.server(SYN | ACK, connection.server_isn)));
     packets.push((BEGIN_US + 122 * SECOND_US + 10_000, connection.client_at(ACK, 0)));
+    assert_open_since_the_beginning(&last(packets));
+}
+
+#[test]
+fn a_server_that_repeats_its_syn_ack_for_two_minutes_answered_the_first_syn() {
+    let mut numbers = Numbers(1);
+    let connection = Connection::new(&mut numbers, 40_000);
+    let mut packets = vec![(BEGIN_US, connection.client(SYN, connection.isn))];
+    let syn_ack = |at: &i64| (BEGIN_US + at * SECOND_US + 10_000, connection.server(SYN | ACK, connection.server_isn));
+    packets.extend([0, 1, 3, 7, 15, 31, 63].iter().map(syn_ack));
+    assert_eq!(only_row(&last(packets.clone())).state, RowState::SynRecv);
+    packets.push((BEGIN_US + 122 * SECOND_US, connection.client_at(ACK, 0)));
     assert_open_since_the_beginning(&last(packets));
 }
 

@@ -118,10 +118,13 @@ fn half_open_ones_expire_after_sixty_seconds() {
     let elsewhere = |tick| (tick, CLIENT, ACK, 1, 1);
     assert_eq!(at_end(&[OPENING[0], elsewhere(610)]), Some((true, "syn_sent", 10)));
     assert_eq!(at_end(&[OPENING[0], elsewhere(611)]), None);
-    let answered = [OPENING[0], OPENING[1], (300, SERVER, SYN | ACK, 500, 101)];
+    let answered = [OPENING[0], OPENING[1], (19, SERVER, SYN | ACK, 500, 101)];
     assert_eq!(at_end(&[&answered[..], &[(611, SERVER, ACK, 501, 101)]].concat()), Some((true, "syn_recv", 10)));
     assert_eq!(at_end(&[&answered[..], &[(612, SERVER, ACK, 501, 101)]].concat()), None);
     assert_eq!(at_end(&[&answered[..], &[elsewhere(612)]].concat()), None, "its ACK came too late");
+    let repeated = [OPENING[0], OPENING[1], (300, SERVER, SYN | ACK, 500, 101)];
+    assert_eq!(at_end(&[&repeated[..], &[(900, SERVER, ACK, 501, 101)]].concat()), Some((true, "syn_recv", 10)));
+    assert_eq!(at_end(&[&repeated[..], &[(901, SERVER, ACK, 501, 101)]].concat()), None);
 }
 
 #[test]

@@ -82,6 +82,32 @@ fn behind_a_fin_nothing_completes_the_handshake() {
 }
 
 #[test]
+fn what_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
+    use SignalKind::{Completes, Fin, Rst, Syn, SynAck};
+    let of_client = |flags, seq, ack| TcpSegment { seq, ack, ..segment(CLIENT, SERVER, flags) };
+    let of_server = |flags, seq, ack| TcpSegment { seq, ack, ..segment(SERVER, CLIENT, flags) };
+    for (ends, kind) in [
+        (of_client(TcpSegment::RST, 600, 200), Rst),
+        (of_server(TcpSegment::RST | ACK, 300, 600), Rst),
+        (of_client(FIN | ACK, 600, 200), Fin),
+    ] {
+        for is_flushed in [false, true] {
+            let mut signaller = signaller(false, 1 << 10);
+            let opened = [of_client(SYN, 100, 0), of_server(SYN | ACK, 199, 101), of_client(ACK, 101, 200), ends];
+            assert_eq!(kinds(&mut signaller, &opened), [Syn, SynAck, Completes, kind]);
+            let mut next = vec![of_client(SYN, 9 << 20, 0), of_server(SYN | ACK, 7 << 20, (9 << 20) + 1)];
+            let mut found = Vec::new();
+            if is_flushed {
+                found = kinds(&mut signaller, &std::mem::take(&mut next));
+            }
+            next.extend([of_client(ACK, 500, 250), of_client(ACK, (9 << 20) + 1, (7 << 20) + 1)]);
+            found.extend(kinds(&mut signaller, &next));
+            assert_eq!(found, [Syn, SynAck, Completes], "{ends:?}, {is_flushed}");
+        }
+    }
+}
+
+#[test]
 fn one_way_waits_for_the_client_after_its_syn() {
     let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
     assert_eq!(kinds(&mut signaller(true, 1024), &packets), [SignalKind::Syn, SignalKind::Ack]);

@@ -19,6 +19,7 @@ pub(super) struct Clocks {
     offset_us: i64,
     set_at_us: i64,
     set_us: i64,
+    every_us: i64,
     /// Whether the interval has ended in which the clock was set back.
     is_past_set: bool,
     wrong_share: f64,
@@ -37,6 +38,7 @@ impl Clocks {
             offset_us: signed(world.offset_s, world.is_behind),
             set_at_us: BEGIN_US + world.busy_s as i64 * SECOND_US / 2,
             set_us: signed(world.set_s, world.set_back),
+            every_us: world.every_s as i64 * SECOND_US,
             wrong_share: world.wrong_stamps as f64 / packets.max(200 * world.wrong_stamps).max(1) as f64,
             is_past_set: false,
             stamped: 0,
@@ -72,8 +74,9 @@ impl Clocks {
         if self.set_us < 0 && self.is_past_set {
             return shown_us - self.set_us;
         }
-        // Where the clock is set back the interval ends with the last packet before.
-        self.is_past_set |= last_unset_us.is_some_and(|last_us| last_us.abs_diff(shown_us) < 50_000);
+        // Where the clock is set back the interval ends with the last packet before, and so at no multiple of its length.
+        let is_cut = shown_us.rem_euclid(self.every_us) != 0;
+        self.is_past_set |= is_cut && last_unset_us.is_some_and(|last_us| last_us.abs_diff(shown_us) < 50_000);
         shown_us
     }
 

@@ -61,6 +61,9 @@ pub(crate) struct Ended {
     pub(crate) reason: &'static str,
 }
 
+/// For so long a SYN-ACK may come again as a copy.
+const COPY_TICKS: u64 = 10;
+
 /// What the lists depend on beside the packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -359,6 +362,12 @@ fn after_syn_ack(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
         State::Closed if entry.isn != Some(isn) => answered(),
         State::SynSent if segment.src == entry.server => {
             Some(Entry { state: State::SynRecv, since_tick: now, ..entry })
+        }
+        // A server that repeats its SYN-ACK is waited for longer; what comes within a second is a copy.
+        State::SynRecv
+            if segment.src == entry.server && entry.isn == Some(isn) && now >= entry.start_tick + COPY_TICKS =>
+        {
+            Some(Entry { since_tick: now, ..entry })
         }
         _ => Some(entry),
     }
