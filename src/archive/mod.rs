@@ -41,7 +41,7 @@ pub use block::ARCHIVE_BLOCK_ENTRIES_MAX;
 pub use entry::{Entry, Fate};
 pub use feed::ListFeed;
 pub(crate) use feed::in_parts;
-pub use find::{Answer, Endpoint, Explanation, Query, find};
+pub use find::{Answer, Endpoint, Explanation, Findings, Query, Question, find, search};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;
 pub(crate) use order::Order;

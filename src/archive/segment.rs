@@ -14,9 +14,10 @@ use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::filter::{ADDRESSES, CONNECTIONS, PAGE_SIZE, Place, Shape};
 use crate::archive::scan::{self, FileId};
-use crate::archive::{Entry, block, filter};
+use crate::archive::{Entry, Fate, block, filter};
 use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};
+use crate::signal::TICK_NS;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ pub(super) const FILE_MODE: u32 = 0o640;
 /// How a file is called until it is whole.
 pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".archive-", suffix: ".tmp", mode: FILE_MODE };
 
+const TICKS_PER_SECOND: i64 = 1_000_000_000 / TICK_NS;
+
 const TRAILER_SIZE: usize = 64;
 const TRAILER_MAGIC: [u8; 8] = *b"FPARCEND";
 
@@ -53,6 +56,10 @@ pub(super) struct Trailer {
     /// The earliest and the latest end, in ticks.
     pub(super) end_min: i64,
     pub(super) end_max: i64,
+    /// By how much the earliest start is before the earliest end, in seconds, rounded up; `None` if that is not known.
+    start_before_s: Option<u32>,
+    /// How many entries are of open connections; `None` if that is not known.
+    open_count: Option<u32>,
     /// The offset at which the blocks end and the filters begin.
     pub(super) filters_offset: u64,
     /// The number of pages of each filter. Zero means that there is no filter, and anything may be inside.
@@ -67,10 +74,14 @@ impl Trailer {
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.connection_page_count.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.address_page_count.to_le_bytes());
+        // What is not known is 0 there, as it is in segments that were written before it was.
+        let known = |value: Option<u32>| value.and_then(|value| value.checked_add(1)).unwrap_or(0).to_le_bytes();
+        bytes[20..24].copy_from_slice(&known(self.open_count));
         bytes[24..32].copy_from_slice(&self.entry_count.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.end_min.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.end_max.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.filters_offset.to_le_bytes());
+        bytes[56..60].copy_from_slice(&known(self.start_before_s));
         let checksum = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -86,6 +97,8 @@ impl Trailer {
         let trailer = Trailer {
             connection_page_count: word(12)?,
             address_page_count: word(16)?,
+            open_count: word(20)?.checked_sub(1),
+            start_before_s: word(56)?.checked_sub(1),
             entry_count: long(24)?,
             end_min: long(32)? as i64,
             end_max: long(40)? as i64,
@@ -93,6 +106,22 @@ impl Trailer {
         };
         let size = trailer.filters_offset.checked_add(trailer.filters_size())?.checked_add(TRAILER_SIZE as u64)?;
         (size == file_size).then_some(trailer)
+    }
+
+    /// A time before which nothing in it has started, in ticks; the least number if none is known.
+    pub(super) fn start_min(&self) -> i64 {
+        let before = self.start_before_s.map(|before_s| i64::from(before_s) * TICKS_PER_SECOND);
+        before.map_or(i64::MIN, |before| self.end_min.saturating_sub(before))
+    }
+
+    /// Whether all entries are of connections that have ended.
+    pub(super) fn has_no_open(&self) -> bool {
+        self.open_count == Some(0)
+    }
+
+    /// Whether all entries are of connections that were open.
+    pub(super) fn is_all_open(&self) -> bool {
+        self.open_count.is_some_and(|count| u64::from(count) == self.entry_count)
     }
 
     fn connection_pages(&self) -> Pages {
@@ -120,6 +149,8 @@ pub(super) struct BlockFile {
     file: NewFile,
     id: FileId,
     trailer: Trailer,
+    start_min: i64,
+    open_count: u64,
     bytes: Vec<u8>,
 }
 
@@ -130,7 +161,7 @@ impl BlockFile {
         file.file().write_all(&header)?;
         let trailer =
             Trailer { end_min: i64::MAX, end_max: i64::MIN, filters_offset: header.len() as u64, ..Trailer::default() };
-        Ok(BlockFile { file, id, trailer, bytes: Vec::new() })
+        Ok(BlockFile { file, id, trailer, start_min: i64::MAX, open_count: 0, bytes: Vec::new() })
     }
 
     pub(super) fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
@@ -143,12 +174,17 @@ impl BlockFile {
             trailer.entry_count += block.len() as u64;
             trailer.end_min = block.iter().map(|entry| entry.end).fold(trailer.end_min, i64::min);
             trailer.end_max = block.iter().map(|entry| entry.end).fold(trailer.end_max, i64::max);
+            self.start_min = block.iter().map(|entry| entry.start).fold(self.start_min, i64::min);
+            self.open_count += block.iter().filter(|entry| entry.fate == Fate::Open).count() as u64;
         }
         Ok(())
     }
 
     /// Gives the file its name. Returns its trailer, and its size in bytes.
-    pub(super) fn finish(self) -> io::Result<(Trailer, u64)> {
+    pub(super) fn finish(mut self) -> io::Result<(Trailer, u64)> {
+        let before = self.trailer.end_min.saturating_sub(self.start_min).max(0);
+        self.trailer.start_before_s = u32::try_from(before.unsigned_abs().div_ceil(TICKS_PER_SECOND as u64)).ok();
+        self.trailer.open_count = u32::try_from(self.open_count).ok();
         self.file.file().write_all(&self.trailer.encode(self.id.number))?;
         Ok((self.trailer, self.file.finish()?))
     }

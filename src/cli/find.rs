@@ -1,30 +1,39 @@
-//! `flowpeel find`: an archive and one or two ends in, every connection between them out.
+//! `flowpeel find`: an archive and a question in, every connection that is asked for out.
 
-use crate::archive::{self, Answer, Endpoint, Entry, Query};
+use crate::archive::{self, Endpoint, Entry, Explanation, Findings, Query, Question};
 use crate::cli::report::{self, Voice};
 use crate::cli::showing::ShapeKind;
 use crate::cli::table::{self, Align};
-use crate::cli::{Outcome, Status, print};
+use crate::cli::{Failure, Outcome, Status, print, values};
+use crate::error::{Error, Result};
+#[cfg(feature = "parquet")]
+use crate::export::ArchivedParquet;
 use crate::export::{ArchivedFlow, append_archived, append_archived_eve, archived_csv, rfc3339};
-use crate::list::RowState;
-use crate::select::{Facts, Filter};
+use crate::select::Filter;
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+/// Connections that are printed together: lines of a megabyte.
+const PRINTED_MAX: usize = 4_096;
+
 /// Find connections in an archive
 ///
-/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an
-/// address, or an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only
-/// the segments that can hold that connection are read. An archive can be asked while a capture writes to it: what
-/// closed within the last second may not be there yet, and what is open is known as of the last minute.
+/// Prints every connection that has the given ends, is selected by the filter and was open at the given time. An end is
+/// an address, or an address and a port, of the client or the server: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443.
+///
+/// With ends connections come by the time of their start; without, they are printed as they are read: those that have
+/// ended about in the order of their ends, then those that are open. Only what can hold an answer is read, by index
+/// where addresses are asked for, and by time. An archive can be asked while a capture writes to it: what closed within
+/// the last second may not be there yet, and what is open is known as of the last minute.
 ///
 /// Exit status: 0 something was found, 3 nothing was, 1 something is damaged or failed (what can be read is printed all
 /// the same), 2 wrong usage.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel find",
-    after_help = "Examples:\n  flowpeel find archive/ 10.0.0.1:40000 93.184.216.34:443\n  flowpeel find archive/ 10.0.0.1\n  \
+    after_help = "Examples:\n  flowpeel find archive/ 10.0.0.1:40000 93.184.216.34:443\n  \
+    flowpeel find archive/ --filter 'net 10.2.0.0/16 and reason rst' --since 2h\n  \
     flowpeel find archive/ 2001:db8::7 '[2001:db8::1]:443' | jq .flow"
 )]
 pub(super) struct Arguments {
@@ -33,12 +42,17 @@ pub(super) struct Arguments {
     directory: PathBuf,
 
     /// One end of the connections, or both
-    #[arg(value_name = "ADDRESS[:PORT]", required = true, num_args = 1..=2, value_parser = endpoint)]
+    #[arg(value_name = "ADDRESS[:PORT]", num_args = 0..=2, value_parser = endpoint)]
     ends: Vec<Endpoint>,
 
     /// What connections look like [default: table on a terminal, otherwise ndjson]
     #[arg(long, value_name = "FORMAT")]
     format: Option<ShapeKind>,
+
+    /// The directory to which --format parquet writes
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 
     /// Print these only: 'server port 443 and age > 1h and reason rst'
     ///
@@ -46,13 +60,37 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "EXPR")]
     filter: Option<Filter>,
 
+    /// Print what was open then or later: 2026-01-01T08:00:00Z, 2026-01-01, or 2h for so long ago
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    since: Option<i64>,
+
+    /// Print what was open before this time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    until: Option<i64>,
+
+    /// Print no more than this many
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    limit: Option<u64>,
+
     /// Say on standard error how many segments were read
     #[arg(long)]
     explain: bool,
 }
 
+impl Arguments {
+    fn question(&self) -> Question {
+        let ends = self.ends.first().map(|one| Query { one: *one, other: self.ends.get(1).copied() });
+        Question { ends, filter: self.filter.clone(), since_ns: self.since, until_ns: self.until }
+    }
+
+    /// Whether nothing says what is to be found.
+    fn asks_nothing(&self) -> bool {
+        self.ends.is_empty() && self.filter.is_none() && self.since.is_none() && self.until.is_none()
+    }
+}
+
 /// An address with or without a port.
-fn endpoint(text: &str) -> Result<Endpoint, String> {
+fn endpoint(text: &str) -> std::result::Result<Endpoint, String> {
     if let Ok(end) = text.parse::<SocketAddr>() {
         return Ok(Endpoint { address: end.ip(), port: Some(end.port()) });
     }
@@ -65,60 +103,142 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 
 /// Finds what the arguments ask for.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    let Some(one) = arguments.ends.first().copied() else { return Ok(Status::WrongUsage) };
-    let query = Query { one, other: arguments.ends.get(1).copied() };
-    let mut answer = archive::find(&arguments.directory, &query)?;
-    if let Some(filter) = &arguments.filter {
-        answer.entries.retain(|entry| filter.selects(&facts(entry)));
+    if arguments.asks_nothing() {
+        let what = "say what to find: an address, --filter, --since or --until";
+        return Err(Failure::wrong_usage(Error::new(what)));
     }
-    print(&match ShapeKind::on_stdout(arguments.format) {
-        ShapeKind::Table => table(&answer.entries).into_bytes(),
-        ShapeKind::Ndjson => lines(&answer.entries, append_archived),
-        ShapeKind::Eve => lines(&answer.entries, append_archived_eve),
-        ShapeKind::Csv => archived_csv(answer.entries.iter().map(ArchivedFlow::from)),
-    })?;
-    for damage in &answer.damages {
+    let mut printer = Printer::new(arguments)?;
+    let question = arguments.question();
+    let findings = if question.ends.is_some() {
+        let answer = archive::find(&arguments.directory, question)?;
+        for entry in &answer.entries {
+            if !printer.take(entry)? {
+                break;
+            }
+        }
+        Findings { damages: answer.damages, explanation: answer.explanation }
+    } else {
+        archive::search(&arguments.directory, &question, |entry| printer.take(entry))?
+    };
+    let printed = printer.finish()?;
+    for damage in &findings.damages {
         report::error(damage, "");
     }
     if arguments.explain || voice == Voice::Verbose {
-        explain(&answer);
+        explain(&findings.explanation);
     }
-    Ok(if !answer.damages.is_empty() {
+    Ok(if !findings.damages.is_empty() {
         Status::Failed
-    } else if answer.entries.is_empty() {
+    } else if printed == 0 {
         Status::No
     } else {
         Status::Done
     })
 }
 
-fn explain(answer: &Answer) {
-    let how = &answer.explanation;
+fn explain(how: &Explanation) {
     report::line(format_args!(
-        "found {}; read {} of {} segments, {} in vain; asked {} indexes and {} filters",
-        report::grouped(answer.entries.len() as u64),
+        "found {}; read {} of {} segments, {} in vain, {} out of time; asked {} indexes and {} filters",
+        report::grouped(how.found),
         report::grouped(how.read),
         report::grouped(how.segments),
         report::grouped(how.read_in_vain),
+        report::grouped(how.out_of_time),
         report::grouped(how.indexes_asked),
         report::grouped(how.filters_asked)
     ));
 }
 
-/// What a filter is asked about.
-fn facts(entry: &Entry) -> Facts {
-    let reason = entry.fate.reason();
-    Facts {
-        client: entry.client(),
-        server: entry.server(),
-        vlan: entry.vlan(),
-        state: reason.is_none().then_some(RowState::Established),
-        start_ns: entry.start_ns(),
-        age_ns: entry.age_ns(),
-        end_ns: reason.map(|_| entry.end_ns()),
-        reason,
-        midstream: entry.midstream,
-        unsettled: false,
+/// Where connections go.
+enum Destination {
+    Stdout(ShapeKind),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ArchivedParquet>),
+}
+
+impl Destination {
+    fn of(arguments: &Arguments) -> std::result::Result<Self, Failure> {
+        let kind = ShapeKind::on_stdout(arguments.format);
+        #[cfg(feature = "parquet")]
+        match (kind, &arguments.out) {
+            (ShapeKind::Parquet, Some(directory)) => {
+                return Ok(Destination::Parquet(Box::new(ArchivedParquet::new(directory)?)));
+            }
+            (ShapeKind::Parquet, None) | (_, Some(_)) => {
+                let what = "--format parquet and --out DIR go together: the others are printed";
+                return Err(Failure::wrong_usage(Error::new(what)));
+            }
+            (_, None) => {}
+        }
+        Ok(Destination::Stdout(kind))
+    }
+
+    fn write(&mut self, entries: &[Entry], begins: bool) -> Result<()> {
+        let kind = match self {
+            Destination::Stdout(kind) => *kind,
+            #[cfg(feature = "parquet")]
+            Destination::Parquet(files) => {
+                return entries.iter().try_for_each(|entry| files.write(&ArchivedFlow::from(entry)));
+            }
+        };
+        print(&match kind {
+            ShapeKind::Table => table(entries, begins).into_bytes(),
+            ShapeKind::Eve => lines(entries, append_archived_eve),
+            ShapeKind::Csv => archived_csv(entries.iter().map(ArchivedFlow::from), begins),
+            _ => lines(entries, append_archived),
+        })
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Destination::Stdout(_) => Ok(()),
+            #[cfg(feature = "parquet")]
+            Destination::Parquet(files) => files.finish(),
+        }
+    }
+}
+
+/// Writes connections as they come, some at a time.
+struct Printer {
+    destination: Destination,
+    left: u64,
+    waiting: Vec<Entry>,
+    printed: u64,
+}
+
+impl Printer {
+    fn new(arguments: &Arguments) -> std::result::Result<Self, Failure> {
+        let left = arguments.limit.unwrap_or(u64::MAX);
+        Ok(Printer { destination: Destination::of(arguments)?, left, waiting: Vec::new(), printed: 0 })
+    }
+
+    /// Takes a connection, if there may be one more. Returns whether there may be another.
+    fn take(&mut self, entry: &Entry) -> Result<bool> {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            self.waiting.push(*entry);
+        }
+        if self.waiting.len() == PRINTED_MAX {
+            self.flush()?;
+        }
+        Ok(self.left > 0)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.destination.write(&self.waiting, self.printed == 0)?;
+        self.printed += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes what is left. Returns how many connections were written.
+    fn finish(mut self) -> Result<u64> {
+        // Without a connection csv has the names of its columns all the same.
+        if !self.waiting.is_empty() || self.printed == 0 {
+            self.flush()?;
+        }
+        self.destination.finish()?;
+        Ok(self.printed)
     }
 }
 
@@ -129,12 +249,13 @@ fn lines(entries: &[Entry], append: impl Fn(&mut Vec<u8>, &ArchivedFlow)) -> Vec
     text
 }
 
-/// A table for people.
-fn table(entries: &[Entry]) -> String {
+/// A table for people, with the names of the columns if it begins one.
+fn table(entries: &[Entry], begins: bool) -> String {
     if entries.is_empty() {
         return String::new();
     }
-    let mut rows = vec![["START", "END", "SECONDS", "CLIENT", "SERVER", "ENDED BY"].map(str::to_owned)];
+    let names = ["START", "END", "SECONDS", "CLIENT", "SERVER", "ENDED BY"].map(str::to_owned);
+    let mut rows: Vec<_> = begins.then_some(names).into_iter().collect();
     rows.extend(entries.iter().map(|entry| {
         // To the tenth of a second, which is all that is known.
         let short = |time_ns| format!("{}Z", rfc3339(time_ns).get(..21).unwrap_or_default());
@@ -199,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each() {
-        let text = table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)]);
+        let text = table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)], true);
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows.len(), 3);
         assert!(
@@ -207,6 +328,6 @@ mod tests {
             "{text}"
         );
         assert!(rows[2].ends_with("93.184.216.34:443  open at 2026-01-01T00:00:10.0Z"), "{text}");
-        assert_eq!(table(&[]), "");
+        assert_eq!(table(&[], true), "");
     }
 }

@@ -4,6 +4,7 @@ use crate::cli::values;
 use crate::cli::{heading, report};
 use crate::export::{Look, Shape};
 use crate::select::{Filter, GroupBy, Selection, Sort};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, stdout};
 
@@ -18,59 +19,44 @@ pub(super) enum ShapeKind {
     Eve,
     /// Comma-separated values, with the names of the columns first
     Csv,
+    /// Columns of Parquet, in files below --out
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
-/// An order of connections.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum SortKind {
-    /// The oldest first
-    Age,
-    /// The youngest first
-    Youngest,
-    /// By the client's address and port
-    Client,
-    /// By the server's address and port
-    Server,
-    /// By the server's port
-    Port,
-    /// By the state
-    State,
-}
+/// The orders as they are typed.
+impl ValueEnum for Sort {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Sort::Age, Sort::Youngest, Sort::Client, Sort::Server, Sort::Port, Sort::State]
+    }
 
-impl From<SortKind> for Sort {
-    fn from(kind: SortKind) -> Self {
-        match kind {
-            SortKind::Age => Sort::Age,
-            SortKind::Youngest => Sort::Youngest,
-            SortKind::Client => Sort::Client,
-            SortKind::Server => Sort::Server,
-            SortKind::Port => Sort::Port,
-            SortKind::State => Sort::State,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Sort::Age => ("age", "The oldest first"),
+            Sort::Youngest => ("youngest", "The youngest first"),
+            Sort::Client => ("client", "By the client's address and port"),
+            Sort::Server => ("server", "By the server's address and port"),
+            Sort::Port => ("port", "By the server's port"),
+            Sort::State => ("state", "By the state"),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
-/// What connections are grouped by.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum GroupKind {
-    /// The client's address
-    Client,
-    /// The server's address
-    Server,
-    /// The server's port
-    Port,
-    /// The state
-    State,
-}
+/// What connections are grouped by, as it is typed.
+impl ValueEnum for GroupBy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[GroupBy::Client, GroupBy::Server, GroupBy::Port, GroupBy::State]
+    }
 
-impl From<GroupKind> for GroupBy {
-    fn from(kind: GroupKind) -> Self {
-        match kind {
-            GroupKind::Client => GroupBy::Client,
-            GroupKind::Server => GroupBy::Server,
-            GroupKind::Port => GroupBy::Port,
-            GroupKind::State => GroupBy::State,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            GroupBy::Client => "The client's address",
+            GroupBy::Server => "The server's address",
+            GroupBy::Port => "The server's port",
+            GroupBy::State => "The state",
+        };
+        Some(PossibleValue::new(self.name()).help(help))
     }
 }
 
@@ -78,11 +64,12 @@ impl From<GroupKind> for GroupBy {
 #[derive(Args)]
 #[command(next_help_heading = heading::OUTPUT)]
 pub(super) struct Showing {
-    /// table (on a terminal), ndjson, eve or csv
+    /// table (on a terminal), ndjson, eve, csv or parquet
     ///
     /// Elsewhere than on a terminal it is ndjson. A table is aligned columns for people, as wide as the terminal;
     /// ndjson a line of JSON for the list and one for each connection; eve the same with lines that are valid under the
-    /// schema of Suricata; csv has the names of the columns first.
+    /// schema of Suricata; csv has the names of the columns first; parquet is files below --out, in a directory for
+    /// each hour.
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ShapeKind>,
 
@@ -95,7 +82,7 @@ pub(super) struct Showing {
 
     /// Show connections in this order
     #[arg(long, value_name = "BY", hide_short_help = true)]
-    sort: Option<SortKind>,
+    sort: Option<Sort>,
 
     /// Show no more than this many
     #[arg(long, value_name = "N", value_parser = values::count, hide_short_help = true)]
@@ -103,7 +90,7 @@ pub(super) struct Showing {
 
     /// Show how many connections have this in common
     #[arg(long, value_name = "WHAT", conflicts_with = "sort", hide_short_help = true)]
-    group_by: Option<GroupKind>,
+    group_by: Option<GroupBy>,
 }
 
 impl Showing {
@@ -111,9 +98,9 @@ impl Showing {
     pub(super) fn selection(&self) -> Selection {
         Selection {
             filter: self.filter.clone(),
-            sort: self.sort.map(Sort::from),
+            sort: self.sort,
             limit: self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
-            group_by: self.group_by.map(GroupBy::from),
+            group_by: self.group_by,
         }
     }
 
@@ -155,6 +142,8 @@ impl ShapeKind {
             ShapeKind::Ndjson => Shape::Ndjson,
             ShapeKind::Eve => Shape::Eve,
             ShapeKind::Csv => Shape::Csv,
+            #[cfg(feature = "parquet")]
+            ShapeKind::Parquet => Shape::Parquet,
         }
     }
 }

@@ -86,6 +86,16 @@ pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
     select::duration(text).ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m, 5d".to_owned())
 }
 
+/// A time, in ns since 1970: `2026-01-01T00:00:00Z`, the beginning of a day in UTC, `2026-01-01`, or so long ago, `2h`.
+pub(super) fn time(text: &str) -> std::result::Result<i64, String> {
+    let ago = || {
+        let ago_ns = i64::try_from(select::duration(text)?.as_nanos()).ok()?;
+        i64::try_from(jiff::Timestamp::now().as_nanosecond()).ok()?.checked_sub(ago_ns)
+    };
+    let what = "a time is 2026-01-01T00:00:00Z, a day, 2026-01-01, in UTC, or so long ago: 2h, 5d";
+    select::time_ns(text).or_else(ago).ok_or_else(|| what.to_owned())
+}
+
 /// How much is kept: an age or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeepLimit {
@@ -201,6 +211,16 @@ mod tests {
         assert_eq!(duration("5d"), Ok(Duration::from_secs(5 * 86_400)));
         for wrong in ["", "10", "-5s", "0s", "ten seconds"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_absolute_or_so_long_ago() {
+        assert_eq!(time("1970-01-02"), Ok(86_400_000_000_000));
+        assert_eq!(time("1970-01-01T00:00:01.5Z"), Ok(1_500_000_000));
+        assert!(time("2h").unwrap() > time("2026-01-01").unwrap() && time("1s").unwrap() > time("1h").unwrap());
+        for wrong in ["", "yesterday", "2026", "-1h", "999999999999w"] {
+            assert!(time(wrong).unwrap_err().contains("so long ago"), "{wrong}");
         }
     }
 

@@ -44,8 +44,8 @@ pub struct Memory {
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
     /// The most that the list takes: open connections, the half-open ones that a list is made of, what the exporter
-    /// keeps of the list before, what ended since then, and the questions whether connections are still alive. It grows to this only when that
-    /// many are open.
+    /// keeps of the list before, what ended since then, and the questions whether connections are still alive. It grows
+    /// to this only when that many are open.
     pub list_size_max: u64,
     /// The counters of sources, and what a report is made from; 0 when sources are not counted.
     pub sources_size: u64,

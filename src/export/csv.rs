@@ -33,10 +33,12 @@ const GROUP_COLUMN_COUNT: usize = 5;
 const ARCHIVED_COLUMNS: &str =
     "src_ip,src_port,dest_ip,dest_port,vlan,community_id,start,end,age,state,reason,midstream,start_is_bound\n";
 
-/// Connections of an archive as comma-separated values, with the names of the columns in the first row.
+/// Connections of an archive as comma-separated values, with the names of the columns in a first row if they begin a
+/// file.
 #[must_use]
-pub fn archived(flows: impl Iterator<Item = ArchivedFlow>) -> Vec<u8> {
-    let (mut rows, mut times) = (ARCHIVED_COLUMNS.as_bytes().to_vec(), TimeFormatter::default());
+pub fn archived(flows: impl Iterator<Item = ArchivedFlow>, begins: bool) -> Vec<u8> {
+    let names = if begins { ARCHIVED_COLUMNS } else { "" };
+    let (mut rows, mut times) = (names.as_bytes().to_vec(), TimeFormatter::default());
     for flow in flows {
         ends(&mut rows, flow.client, flow.server, flow.vlan);
         rows.push(b',');

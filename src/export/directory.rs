@@ -14,7 +14,7 @@ use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Writes each list to a file of its own, `flows-<end, UTC>.ndjson`, or what changed since the one before to
 /// `changes-<end, UTC>.ndjson`. A list has a temporary name until it is whole and on the disk.
@@ -69,7 +69,7 @@ impl Directory {
         let series = &mut self.series;
         series.begin_file();
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
-        let sizes = self.output.write(&name.to_string(), write)?;
+        let sizes = self.output.write(&name.path(), write)?;
         self.warning = self.retention.written(name, sizes).or(self.warning.take());
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Directory {
     /// The file could not be written.
     pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let cannot = |error: io::Error| Error::new("cannot write it").because(error);
-        self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
+        self.output.write(Path::new(name), |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
     /// The paths of the changes that lead from one list to another, the other included, in the order of their names.
@@ -206,7 +206,6 @@ impl Resumable for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn directory(path: &Path) -> Result<Directory> {
         Directory::new(path, false, Format::default(), Keep::default())

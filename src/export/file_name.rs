@@ -9,7 +9,8 @@ use crate::state::{Decoder, Encoder};
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::Offset;
-use std::fmt;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 const TIME: &str = "%Y%m%dT%H%M%SZ";
 
@@ -27,10 +28,22 @@ pub(super) struct FileName {
 /// The end of a list file's name, which says how it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extension {
-    /// Whether it holds comma-separated values.
-    pub(super) is_csv: bool,
+    /// What it holds.
+    pub(super) content: Content,
     /// Whether it is compressed with zstd.
     pub(super) is_compressed: bool,
+}
+
+/// What a list file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Content {
+    /// Lines of JSON.
+    #[default]
+    Ndjson,
+    /// Comma-separated values.
+    Csv,
+    /// Columns of Parquet.
+    Parquet,
 }
 
 impl FileName {
@@ -40,10 +53,9 @@ impl FileName {
             return FileName::of_stem(name, stem, Kind::Snapshot, Extension::default());
         }
         let (stem, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |stem| (stem, true));
-        let (stem, is_csv) = match stem.strip_suffix(".csv") {
-            Some(stem) => (stem, true),
-            None => (stem.strip_suffix(".ndjson")?, false),
-        };
+        let contents = [(".ndjson", Content::Ndjson), (".csv", Content::Csv), (".parquet", Content::Parquet)];
+        let (stem, content) =
+            contents.into_iter().find_map(|(end, content)| Some((stem.strip_suffix(end)?, content)))?;
         let (kind, stem) = match stem.strip_prefix("flows-") {
             Some(stem) => (Kind::Full, stem),
             None => match stem.strip_prefix("changes-") {
@@ -51,15 +63,23 @@ impl FileName {
                 None => (Kind::Sources, stem.strip_prefix("sources-")?),
             },
         };
-        if is_csv && kind != Kind::Full {
-            return None;
-        }
-        FileName::of_stem(name, stem, kind, Extension { is_csv, is_compressed })
+        let is_possible = content == Content::Ndjson || kind == Kind::Full;
+        let extension = Extension { content, is_compressed };
+        FileName::of_stem(name, stem, kind, extension).filter(|_| is_possible)
     }
 
     /// The name of the sources beside the list of this name, which are always NDJSON.
     pub(super) fn of_sources(self) -> Self {
-        FileName { kind: Kind::Sources, extension: Extension { is_csv: false, ..self.extension }, ..self }
+        FileName { kind: Kind::Sources, extension: Extension { content: Content::Ndjson, ..self.extension }, ..self }
+    }
+
+    /// The path of the file below the directory of lists: those of Parquet stand in a directory for each hour.
+    pub(super) fn path(self) -> PathBuf {
+        let name = self.to_string();
+        match self.extension.content {
+            Content::Parquet => hour_directory(self.end_s).join(name),
+            Content::Ndjson | Content::Csv => PathBuf::from(name),
+        }
     }
 
     fn of_stem(name: &str, stem: &str, kind: Kind, extension: Extension) -> Option<Self> {
@@ -70,6 +90,32 @@ impl FileName {
         // Numbers and times can be written in several ways, of which we use one.
         (parsed.to_string() == name).then_some(parsed)
     }
+}
+
+/// The path of the directory that has the files of this hour, as hive names it: `date=2026-01-01/hour=08`.
+pub(super) fn hour_directory(end_s: i64) -> PathBuf {
+    let time = Timestamp::from_second(end_s).unwrap_or(Timestamp::UNIX_EPOCH);
+    PathBuf::from(strtime::format("date=%Y-%m-%d/hour=%H", time).unwrap_or_default())
+}
+
+/// The directories of hours in a directory of lists.
+pub(super) fn hour_directories(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let below = |directory: &Path, prefix: &str| -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
+            if is_named && entry.file_type()?.is_dir() {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    };
+    let mut hours = Vec::new();
+    for date in below(directory, "date=")? {
+        hours.extend(below(&date, "hour=")?);
+    }
+    Ok(hours)
 }
 
 impl fmt::Display for FileName {
@@ -87,9 +133,10 @@ impl fmt::Display for FileName {
         if self.number > 1 {
             write!(f, "_{:03}", self.number)?;
         }
-        f.write_str(match (self.kind, self.extension.is_csv) {
+        f.write_str(match (self.kind, self.extension.content) {
             (Kind::Snapshot, _) => return f.write_str(".flowpeel"),
-            (Kind::Full, true) => ".csv",
+            (Kind::Full, Content::Csv) => ".csv",
+            (Kind::Full, Content::Parquet) => ".parquet",
             _ => ".ndjson",
         })?;
         f.write_str(if self.extension.is_compressed { ".zst" } else { "" })
@@ -202,6 +249,7 @@ mod tests {
             "snapshot-20260101T000010Z_002.flowpeel",
             "sources-20260101T000010Z_002.ndjson.zst",
             "flows-20260101T000010Z_002.csv.zst",
+            "flows-20260101T000010Z.parquet",
         ] {
             assert_eq!(FileName::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
         }
@@ -209,6 +257,7 @@ mod tests {
             "flows-.ndjson",
             "changes-20260101T000010Z.csv",
             "sources-20260101T000010Z.csv",
+            "changes-20260101T000010Z.parquet",
             "flows-20260101T000010Z.flowpeel",
             "snapshot-20260101T000010Z.ndjson",
             "snapshot-20260101T000010Z.flowpeel.zst",
@@ -235,12 +284,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., kind in 0usize..4, is_compressed: bool) {
-            let (kind, is_csv) =
-                [(Kind::Full, false), (Kind::Changes, false), (Kind::Sources, false), (Kind::Full, true)][kind];
-            let extension = Extension { is_csv, is_compressed };
+        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., kind in 0usize..5, is_compressed: bool) {
+            let (kind, content) = [
+                (Kind::Full, Content::Ndjson),
+                (Kind::Changes, Content::Ndjson),
+                (Kind::Sources, Content::Ndjson),
+                (Kind::Full, Content::Csv),
+                (Kind::Full, Content::Parquet),
+            ][kind];
+            let extension = Extension { content, is_compressed };
             let name = FileName { end_s: end_ns.div_euclid(1_000_000_000), number, kind, extension };
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
+            prop_assert!(name.path().ends_with(name.to_string()));
         }
 
         #[test]

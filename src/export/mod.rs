@@ -1,7 +1,7 @@
 //! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! Lists are NDJSON, csv or a table for people, on a stream or in one file each, whole or as what changed since the one
-//! before, plain or compressed. Everything that writes an [`Output`] is an [`Exporter`].
+//! Lists are NDJSON, csv, Parquet or a table for people, on a stream or in one file each, whole or as what changed
+//! since the one before, plain or compressed. Everything that writes an [`Output`] is an [`Exporter`].
 
 mod community_id;
 mod csv;
@@ -14,6 +14,8 @@ mod ipfix;
 mod lines;
 mod list_file;
 mod output_directory;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod retention;
 mod series;
 mod side_by_side;
@@ -35,6 +37,8 @@ pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived};
 pub use ipfix::IpfixMessages;
 pub use lines::ListId;
 pub use list_file::{FileLine, ListFile};
+#[cfg(feature = "parquet")]
+pub use parquet::ArchivedParquet;
 pub use retention::{KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX, Keep};
 pub use series::{CHANGES_FULL_LISTS_MAX, Format, Shape};
 pub use snapshots::SnapshotDirectory;

@@ -3,8 +3,9 @@
 //! It takes what to write, and under which name, and gives files that no program that watches the directory ever sees
 //! half written, not even after a crash: each has a temporary name until it is whole and on the disk.
 
-use crate::disk::whole_file::{NewFile, Temporary};
+use crate::disk::whole_file::{NewFile, Temporary, directory_of, sync_directory_of};
 use crate::error::{Error, Result};
+use crate::export::file_name::hour_directories;
 use crate::state::lock;
 use jiff::Timestamp;
 use std::fs::{self, File};
@@ -49,7 +50,7 @@ impl OutputDirectory {
         let lock = lock(&path, &format!("another process writes {what}s here: give each a directory of its own"))?;
         // A trial fails at the start, not after the first interval.
         NewFile::begin(&path.join(what), &TEMPORARY).map_err(cannot)?;
-        let left = if lock.is_some() { TEMPORARY.remove_leftovers(&path) } else { Ok(()) };
+        let left = if lock.is_some() { remove_leftovers(&path) } else { Ok(()) };
         let failed = "cannot remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
         Ok((OutputDirectory { path, what, _lock: lock }, warning))
@@ -60,8 +61,21 @@ impl OutputDirectory {
         &self.path
     }
 
+    /// Begins a file that is written bit by bit.
+    #[cfg(feature = "parquet")]
+    pub(super) fn begin(&self, name: &Path) -> Result<NewFile> {
+        let path = self.path.join(name);
+        let begun = make_directories(directory_of(&path)).and_then(|()| NewFile::begin(&path, &TEMPORARY));
+        begun.map_err(|error| self.cannot_write(error))
+    }
+
+    #[cfg(feature = "parquet")]
+    pub(super) fn cannot_write(&self, cause: io::Error) -> Error {
+        Error::new(format!("cannot write {}s here", self.what)).in_file(&self.path).because(cause)
+    }
+
     /// Writes a file whole or not at all.
-    pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<Replaced> {
+    pub(super) fn write(&self, name: &Path, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<Replaced> {
         write_whole(&self.path, name, self.what, write)
     }
 }
@@ -71,7 +85,23 @@ pub(super) fn now_s() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Writes a file that holds `what`, whole or not at all.
+/// Makes the directories of a day and an hour, if they are not there, and has their names on the disk.
+fn make_directories(hour: &Path) -> io::Result<()> {
+    if hour.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(hour)?;
+    sync_directory_of(hour)?;
+    sync_directory_of(directory_of(hour))
+}
+
+/// Removes what killed processes left half written.
+fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    TEMPORARY.remove_leftovers(directory)?;
+    hour_directories(directory)?.iter().try_for_each(|hour| TEMPORARY.remove_leftovers(hour))
+}
+
+/// Writes a file that holds `what`, whole or not at all, and makes the directories below `directory` that it is in.
 pub(super) fn write_whole(
     directory: &Path,
     name: impl AsRef<Path>,
@@ -80,6 +110,7 @@ pub(super) fn write_whole(
 ) -> Result<Replaced> {
     let path = directory.join(name);
     let cannot = |error: io::Error| Error::new(format!("cannot write the {what}")).in_file(&path).because(error);
+    make_directories(directory_of(&path)).map_err(cannot)?;
     let before = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
     write(&mut file.file()).map_err(|error| error.in_file(&path))?;

@@ -1,9 +1,9 @@
-//! One list after another: as NDJSON, EVE, csv or a table; each in full, or as what changed since the one before; plain
-//! or compressed.
+//! One list after another: as NDJSON, EVE, csv, Parquet or a table; each in full, or as what changed since the one
+//! before; plain or compressed.
 
 use crate::error::{Error, Result};
 use crate::export::csv::Csv;
-use crate::export::file_name::Extension;
+use crate::export::file_name::{Content, Extension};
 use crate::export::lines::{Base, Dialect, Lines, ListId};
 use crate::export::source_list;
 use crate::export::table::Look;
@@ -32,6 +32,9 @@ pub enum Shape {
     Eve,
     /// Comma-separated values, with the columns named in the first row.
     Csv,
+    /// Columns of Parquet, in files.
+    #[cfg(feature = "parquet")]
+    Parquet,
     /// A table for people.
     Table(Look),
 }
@@ -53,7 +56,13 @@ pub struct Format {
 impl Format {
     /// The end of the names of files in this format.
     pub(super) fn extension(&self) -> Extension {
-        Extension { is_csv: self.shape == Shape::Csv, is_compressed: self.compress }
+        let content = match self.shape {
+            Shape::Csv => Content::Csv,
+            #[cfg(feature = "parquet")]
+            Shape::Parquet => Content::Parquet,
+            Shape::Ndjson | Shape::Eve | Shape::Table(_) => Content::Ndjson,
+        };
+        Extension { content, is_compressed: self.compress }
     }
 
     /// The memory in bytes that writing lists of up to `connections_max` connections takes.
@@ -62,7 +71,12 @@ impl Format {
         // Two lists are held, the one before and the present one.
         let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
         let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
-        let compression_size = if self.compress { COMPRESSION_SIZE } else { 0 };
+        let compression_size = match self.shape {
+            #[cfg(feature = "parquet")]
+            Shape::Parquet => crate::export::parquet::PARQUET_SIZE,
+            _ if self.compress => COMPRESSION_SIZE,
+            _ => 0,
+        };
         changes_size.saturating_add(compression_size).saturating_add(self.selection.memory_size(connections_max))
     }
 
@@ -76,6 +90,12 @@ impl Format {
         if self.changes.is_some() && (self.shape != Shape::Ndjson || self.selection.is_partial()) {
             return Err(Error::new(
                 "--changes builds on whole lists as NDJSON: leave it out, or --format, --filter, --sort, --limit and --group-by",
+            ));
+        }
+        #[cfg(feature = "parquet")]
+        if self.shape == Shape::Parquet && (self.compress || self.selection.group_by.is_some()) {
+            return Err(Error::new(
+                "--format parquet compresses by itself, and has no groups: leave out --compress and --group-by",
             ));
         }
         if self.changes.is_some_and(|full_every| !(1..=CHANGES_FULL_LISTS_MAX).contains(&full_every)) {
@@ -134,6 +154,8 @@ fn write_framed(
 enum Writer {
     Ndjson(Lines),
     Csv(Csv),
+    #[cfg(feature = "parquet")]
+    Parquet,
     Table(Look),
 }
 
@@ -162,6 +184,8 @@ impl Series {
             Shape::Ndjson => Writer::Ndjson(Lines::new(Dialect::Own, vlan_key)),
             Shape::Eve => Writer::Ndjson(Lines::new(Dialect::Eve, vlan_key)),
             Shape::Csv => Writer::Csv(Csv::default()),
+            #[cfg(feature = "parquet")]
+            Shape::Parquet => Writer::Parquet,
             Shape::Table(look) => Writer::Table(look),
         };
         Series {
@@ -210,6 +234,8 @@ impl Series {
             }
             (Writer::Ndjson(lines), None) => lines.list(out, list, selection),
             (Writer::Csv(csv), _) => csv.list(out, list, selection, std::mem::take(is_first)),
+            #[cfg(feature = "parquet")]
+            (Writer::Parquet, _) => crate::export::parquet::list(out, list, selection),
             (Writer::Table(look), _) => look.list(out, list, selection),
         }
     }

@@ -42,7 +42,7 @@ impl SnapshotDirectory {
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, Extension::default());
         let name = FileName { kind: Kind::Snapshot, ..name };
-        let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
+        let written = self.output.write(&name.path(), |file| snapshot.write(file, &self.secret));
         self.warning = self.retention.written(name, written?).or(self.warning.take());
         Ok(())
     }

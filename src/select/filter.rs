@@ -22,7 +22,7 @@
 
 use crate::flow::Family;
 use crate::list::RowState;
-use crate::select::Facts;
+use crate::select::{Facts, Needs};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use pnet::ipnetwork::IpNetwork;
 use std::fmt;
@@ -62,6 +62,12 @@ impl Filter {
     #[must_use]
     pub fn selects(&self, facts: &Facts) -> bool {
         self.expression.holds(facts)
+    }
+
+    /// What every connection has that is selected.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        Needs::of(&self.expression)
     }
 
     /// The filter as it was written.
@@ -142,7 +148,7 @@ impl std::error::Error for FilterError {}
 
 /// A relation between what a connection has and what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
+pub(super) enum Relation {
     Above,
     AtLeast,
     Below,
@@ -162,7 +168,7 @@ impl Relation {
 
 /// Which end of a connection a test is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+pub(super) enum Which {
     Client,
     Server,
     Either,
@@ -170,7 +176,7 @@ enum Which {
 
 /// What an end has to be.
 #[derive(Clone, Debug, PartialEq)]
-enum End {
+pub(super) enum End {
     Net(IpNetwork),
     Ports(RangeInclusive<u16>),
 }
@@ -186,7 +192,7 @@ impl End {
 
 /// A test of one connection.
 #[derive(Clone, Debug, PartialEq)]
-enum Test {
+pub(super) enum Test {
     /// All of these hold of the same end.
     Ends(Which, Vec<End>),
     Age(Relation, i64),
@@ -235,7 +241,7 @@ impl Test {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Expression {
+pub(super) enum Expression {
     Any(Vec<Expression>),
     All(Vec<Expression>),
     Not(Box<Expression>),

@@ -4,11 +4,13 @@
 
 mod filter;
 mod groups;
+mod needs;
 mod order;
 mod window;
 
 pub use filter::{FILTER_SIZE_MAX, Filter, FilterError, duration, time_ns};
 pub use groups::{Group, GroupBy, GroupKey};
+pub use needs::Needs;
 pub use order::Sort;
 pub use window::{Arrangement, Rows};
 

@@ -1,5 +1,6 @@
-//! DuckDB over what flowpeel writes: every format is the same rows, filters select what the same question in SQL does,
-//! and columns are found whatever comes first.
+//! DuckDB over what flowpeel writes: every format is the same rows, filters of lists and questions to an archive select
+//! what the same question in SQL does, and columns are found whatever comes first. ClickHouse, where chDB is installed,
+//! counts the same rows in each of them.
 
 use crate::support::captures::{START_S, opening, pcap_at};
 use crate::support::command::{command, flowpeel, replay, run};
@@ -130,4 +131,224 @@ fn filters_select_what_the_same_question_in_sql_does() {
         };
         assert!(rows(&selected, "true") == rows(&all, sql), "{filter}");
     }
+}
+
+/// What `find` answers to a question, in a file, and what it says of the segments that it read: those, and all.
+fn found(place: &TempDir, archive: &Path, question: &[&str]) -> (String, [u64; 2]) {
+    let words = ["find", archive.to_str().unwrap(), "--format", "ndjson", "--explain"];
+    let ended = flowpeel(words.iter().chain(question));
+    assert!(matches!(ended.status.code(), Some(0 | 3)), "{}", ended.stderr);
+    let path = place.path().join("found.ndjson");
+    fs::write(&path, ended.stdout).unwrap();
+    let said = ended.stderr.split_once("read ").unwrap().1.split_once(" segments").unwrap().0;
+    let numbers = said.split_once(" of ").unwrap();
+    (path.to_str().unwrap().to_owned(), [numbers.0, numbers.1].map(|number| number.replace(',', "").parse().unwrap()))
+}
+
+#[test]
+fn questions_to_an_archive_are_answered_as_by_sql_over_all_of_it_and_read_what_they_need() {
+    if !has_duckdb() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (path, archive) = (capture(&place), place.path().join("archive"));
+    let record = ["--every", "5s", "--segment-size", "16KiB", "--archive", archive.to_str().unwrap()];
+    // What is open at the end of the first run is carried over by the second.
+    for options in [&["--vlan-key"][..], &[]] {
+        listed(&place, &path, "list.ndjson", &[&record, options].concat());
+    }
+    let (whole, [_, segments]) = found(&place, &archive, &["--since", "1970-01-01"]);
+    assert!(segments > 10, "{segments} segments");
+    let all = place.path().join("all.ndjson");
+    fs::rename(whole, &all).unwrap();
+    let all = all.to_str().unwrap();
+    // Not every answer has every column.
+    let table = |file: &str| {
+        let flow = "struct(start timestamptz, \"end\" timestamptz, age double, state varchar, reason varchar)";
+        let ends = "src_ip: 'varchar', src_port: 'int', dest_ip: 'varchar', dest_port: 'int'";
+        format!("read_ndjson('{file}', columns = {{timestamp: 'timestamptz', {ends}, flow: '{flow}'}})")
+    };
+    let columns =
+        "src_ip, src_port, dest_ip, dest_port, flow.start::varchar, flow.\"end\"::varchar, flow.age, flow.reason";
+    let rows =
+        |file: &str, sql: &str| rows_of(&format!("select {columns} from {} where {sql} order by all", table(file)));
+    let one =
+        rows_of(&format!("select src_ip, dest_ip from {} where flow.reason = 'rst' order by all limit 1", table(all)));
+    let [client, server] = [0, 1].map(|at| one[0][at].as_str().unwrap());
+    let (ends, host) = (format!("{client} and {server}"), format!("host {client} and reason rst"));
+    let is_end = |address: &str| format!("(src_ip = '{address}' or dest_ip = '{address}')");
+    let (from, to) = ("2026-01-01T00:01:00Z", "2026-01-01T00:01:10Z");
+    for (question, sql, share_max) in [
+        (
+            &["--filter", "net 10.0.0.0/8 and reason rst"][..],
+            "(src_ip like '10.%' or dest_ip like '10.%') and flow.reason = 'rst'".to_owned(),
+            1.0,
+        ),
+        (&["--filter", "server port 443 and age > 20s"], "dest_port = 443 and flow.age > 20".to_owned(), 1.0),
+        (&["--filter", "established"], "flow.state = 'established'".to_owned(), 1.0),
+        (&["--filter", "established and age < 20s"], "flow.state = 'established' and flow.age < 20".to_owned(), 1.0),
+        (&["--filter", &ends], format!("{} and {}", is_end(client), is_end(server)), 0.9),
+        (&["--filter", &host], format!("{} and flow.reason = 'rst'", is_end(client)), 1.0),
+        (&[client, "--filter", "closed"], format!("{} and flow.state = 'closed'", is_end(client)), 1.0),
+        (&["--filter", "end < 2026-01-01T00:00:10Z"], "flow.\"end\" < '2026-01-01T00:00:10Z'".to_owned(), 0.5),
+        (&["--filter", "start >= 2026-01-01T00:01:00Z"], "flow.start >= '2026-01-01T00:01:00Z'".to_owned(), 0.9),
+        (
+            &["--since", from, "--until", to, "--filter", "ip6"],
+            format!("coalesce(flow.\"end\", timestamp) >= '{from}' and flow.start < '{to}' and src_ip like '%:%'"),
+            0.9,
+        ),
+        (&["--filter", "reason timeout"], "flow.reason = 'timeout'".to_owned(), 1.0),
+    ] {
+        let (file, [read, _]) = found(&place, &archive, question);
+        let expected = rows(all, &sql);
+        if fs::metadata(&file).unwrap().len() == 0 {
+            assert!(expected.is_empty(), "{question:?}");
+        } else {
+            assert!(rows(&file, "true") == expected, "{question:?}");
+        }
+        assert!(read as f64 <= share_max * segments as f64, "{question:?}: {read} of {segments} segments");
+    }
+    let (file, [read, _]) = found(&place, &archive, &["--filter", "port 443", "--limit", "7"]);
+    assert_eq!((rows(&file, "true").len(), read < segments), (7, true));
+}
+
+/// The files of Parquet in a directory, below its directories of hours, in order.
+#[cfg(feature = "parquet")]
+fn parquet_files(directory: &Path) -> Vec<PathBuf> {
+    let below = |directory: PathBuf, prefix: &'static str| {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(move |path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+    };
+    let hours = below(directory.to_path_buf(), "date=").flat_map(|date| below(date, "hour="));
+    let mut files: Vec<PathBuf> = hours.flat_map(|hour| below(hour, "")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn parquet_has_the_rows_of_csv_in_files_by_the_hour_and_an_empty_list_says_so() {
+    if !has_duckdb() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place);
+    let lists = ["one", "two"].map(|name| place.path().join(name));
+    for directory in &lists {
+        listed(&place, &path, "none", &["--every", "30s", "--format", "parquet", "--out", directory.to_str().unwrap()]);
+    }
+    let [files, again] = [&lists[0], &lists[1]].map(|directory| parquet_files(directory));
+    assert!(files.len() > 3 && files[0].starts_with(lists[0].join("date=2026-01-01/hour=00")), "{files:?}");
+    let bytes = |files: &[PathBuf]| files.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
+    assert!(bytes(&files) == bytes(&again), "equal input gives equal bytes");
+    let csv = listed(&place, &path, "list.csv", &["--every", "30s", "--format", "csv"]);
+    let columns = "epoch_us(list_end::timestamptz), complete, src_ip, src_port, dest_ip, dest_port, vlan, community_id, \
+        epoch_us(start::timestamptz), age, state, midstream, unsettled, start_is_bound";
+    let rows = |from: &str| rows_of(&format!("select {columns} from {from} where src_ip is not null order by all"));
+    let all = format!("read_parquet('{}/*/*/*.parquet', hive_partitioning = true)", lists[0].display());
+    let expected = rows(&format!("'{csv}'"));
+    assert!(expected.len() > 1_000 && rows(&all) == expected);
+    let types = rows_of(&format!("select distinct typeof(list_end), typeof(src_port), typeof(age) from {all}"));
+    assert_eq!(types, [serde_json::json!(["TIMESTAMP WITH TIME ZONE", "USMALLINT", "DOUBLE"])]);
+    let parts = rows_of(&format!("select distinct date::varchar, hour::int from {all}"));
+    assert_eq!(parts, [serde_json::json!(["2026-01-01", "0"])]);
+
+    // Nothing is selected: the file has no rows, and says of which list it is.
+    let empty = place.path().join("empty");
+    let nothing = ["--format", "parquet", "--filter", "port 1 and port 2", "--out", empty.to_str().unwrap()];
+    listed(&place, &path, "none", &nothing);
+    let file = parquet_files(&empty)[0].display().to_string();
+    assert_eq!(rows_of(&format!("select count(*) from '{file}'"))[0][0], "0");
+    let said = rows_of(&format!("select key::varchar, value::varchar from parquet_kv_metadata('{file}')"));
+    let value = |key: &str| said.iter().find(|row| row[0] == key).unwrap()[1].as_str().unwrap();
+    assert!(value("list_end").starts_with("2026-01-01T") && value("complete") == "true", "{said:?}");
+    assert!(value("flow_list").contains("interval") && value("filter") == "port 1 and port 2", "{said:?}");
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn an_archive_is_exported_as_parquet_with_the_rows_that_find_prints() {
+    if !has_duckdb() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (path, archive, out) = (capture(&place), place.path().join("archive"), place.path().join("out"));
+    listed(&place, &path, "list.ndjson", &["--every", "5s", "--archive", archive.to_str().unwrap()]);
+    let whole = ["find", archive.to_str().unwrap(), "--since", "1970-01-01", "--format"];
+    let exported = flowpeel(whole.iter().chain(&["parquet", "--out", out.to_str().unwrap()]));
+    assert!(exported.status.success() && exported.stdout.is_empty(), "{}", exported.stderr);
+    let csv = place.path().join("archive.csv");
+    fs::write(&csv, flowpeel(whole.iter().chain(&["csv"])).stdout).unwrap();
+    let columns = "src_ip, src_port, dest_ip, dest_port, vlan, community_id, epoch_us(start::timestamptz), \
+        epoch_us(\"end\"::timestamptz), \
+        age, state, reason, midstream, start_is_bound";
+    let rows = |from: &str| rows_of(&format!("select {columns} from {from} order by all"));
+    let expected = rows(&format!("'{}'", csv.display()));
+    assert!(expected.len() > 5_000);
+    assert!(rows(&format!("'{}/*/*/*.parquet'", out.display())) == expected);
+    let again = flowpeel(whole.iter().chain(&["parquet", "--out", out.to_str().unwrap()]));
+    assert!(again.status.code() == Some(1) && again.stderr.contains("something in this directory"), "{}", again.stderr);
+    let unplaced = flowpeel(whole.iter().chain(&["parquet"]));
+    assert!(unplaced.status.code() == Some(2) && unplaced.stderr.contains("--out DIR"), "{}", unplaced.stderr);
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn old_files_of_parquet_go_with_the_hours_that_they_leave_empty() {
+    let place = tempfile::tempdir().unwrap();
+    let [.., stray] = opening(50_000);
+    // A packet every 20 minutes, over five hours.
+    let timed: Vec<_> = (0..15).map(|at| (START_S + at * 1_200, stray.clone())).collect();
+    let (path, lists) = (place.path().join("long.pcap"), place.path().join("lists"));
+    fs::write(&path, pcap_at(&timed)).unwrap();
+    let options = ["--every", "10m", "--format", "parquet", "--keep", "90m", "--out", lists.to_str().unwrap()];
+    listed(&place, &path, "none", &options);
+    let files = parquet_files(&lists);
+    let hours = fs::read_dir(&lists).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(hours, 1, "one day");
+    let ends: Vec<String> = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert!((4..=6).contains(&files.len()), "{ends:?}");
+    let left = fs::read_dir(lists.join(files[0].strip_prefix(&lists).unwrap().iter().next().unwrap())).unwrap().count();
+    assert!(left <= 3, "{left} hours");
+    for refused in [&["--compress"][..], &["--group-by", "port"], &["--changes"]] {
+        let out = place.path().join("refused");
+        let all = ["-q", path.to_str().unwrap(), "--format", "parquet", "--out", out.to_str().unwrap()];
+        assert_eq!(replay(all.iter().chain(refused)).status.code(), Some(2), "{refused:?}");
+    }
+    let unplaced = replay(["-q", path.to_str().unwrap(), "--format", "parquet"]);
+    assert!(unplaced.status.code() == Some(2) && unplaced.stderr.contains("--out"), "{}", unplaced.stderr);
+}
+
+#[test]
+fn clickhouse_has_the_same_rows_from_every_format() {
+    if !run(&mut command("python3", ["-c", "import chdb"])).status.success() {
+        return skipped("python3 has no chdb");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place);
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    listed(&place, &path, "none", &["--every", "30s", "--out", &at("lists")]);
+    listed(&place, &path, "none", &["--every", "30s", "--compress", "--out", &at("packed")]);
+    let csv = listed(&place, &path, "list.csv", &["--every", "30s", "--format", "csv"]);
+    let mut sources = vec![
+        (format!("file('{}/*.ndjson', JSONEachRow) where event_type = 'flow'", at("lists")), "flow.age"),
+        (format!("file('{}/*.ndjson.zst', JSONEachRow) where event_type = 'flow'", at("packed")), "flow.age"),
+        (format!("file('{csv}', CSVWithNames) where src_ip != ''"), "age"),
+    ];
+    if cfg!(feature = "parquet") {
+        listed(&place, &path, "none", &["--every", "30s", "--format", "parquet", "--out", &at("columns")]);
+        sources.push((format!("file('{}/*/*/*.parquet', Parquet)", at("columns")), "age"));
+    }
+    let script = "import chdb, sys\nprint(chdb.query(sys.argv[1], 'CSV'))";
+    let counted = |(from, age): &(String, &str)| {
+        let key = "concat(src_ip, ' ', toString(src_port), ' ', dest_ip, ' ', toString(dest_port))";
+        // Each connection is in several lists: a sum, in which equal keys do not cancel.
+        let query = format!("select count(), sum(cityHash64({key})), round(sum({age}), 3) from {from}");
+        let ended = run(&mut command("python3", ["-c", script, &query]));
+        assert!(ended.status.success(), "{query}: {}", ended.stderr);
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let all: Vec<String> = sources.iter().map(counted).collect();
+    assert!(all[0].split(',').next().unwrap().parse::<u64>().unwrap() > 10_000, "{all:?}");
+    assert!(all.iter().all(|of_one| *of_one == all[0]), "{all:?}");
 }

@@ -11,7 +11,7 @@ fn entry(port: u16, start: i64, end: i64, fate: Fate) -> Entry {
 #[test]
 fn of_what_is_open_the_latest_word_counts() {
     let ended = Fate::Ended(Ending::Fin);
-    let mut entries = vec![
+    let entries = [
         entry(1, 5, 20, Fate::Open),
         entry(1, 5, 30, Fate::Open),
         entry(1, 5, 30, Fate::Open),
@@ -22,17 +22,28 @@ fn of_what_is_open_the_latest_word_counts() {
         entry(3, 5, 5, ended),
         entry(3, 5, 20, Fate::Open),
     ];
-    retain_latest(&mut entries);
+    let mut found = Vec::new();
+    let question = Question::default();
+    let mut finder = Finder::new(Path::new("nowhere"), &question, |entry| {
+        found.push(*entry);
+        Ok(true)
+    });
+    for is_for_open in [true, false] {
+        finder.is_for_open = is_for_open;
+        finder.take(&entries);
+    }
+    finder.finish().unwrap();
     let expected = [
-        entry(1, 5, 30, Fate::Open),
-        entry(1, 6, 25, Fate::Open),
         entry(2, 5, 20, ended),
         // Two of one tick are two, and one that began in the same tick is still open.
         entry(3, 5, 5, ended),
         entry(3, 5, 5, ended),
+        // What is open comes last, by start.
         entry(3, 5, 20, Fate::Open),
+        entry(1, 5, 30, Fate::Open),
+        entry(1, 6, 25, Fate::Open),
     ];
-    assert_eq!(entries, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -54,4 +65,19 @@ fn what_is_no_archive_is_said_to_be_none() {
     let query = Query { one: Endpoint { address: "10.0.0.1".parse().unwrap(), port: None }, other: None };
     assert!(find(place.path(), &query).unwrap_err().to_string().contains("there is no archive here"));
     assert!(find(&place.path().join("nowhere"), &query).is_err());
+}
+
+#[test]
+fn what_was_open_is_asked_about_as_of_the_last_time_it_was_seen() {
+    let question = Question { filter: Some("age < 2s".parse().unwrap()), ..Question::default() };
+    let mut found = Vec::new();
+    let mut finder = Finder::new(Path::new("nowhere"), &question, |entry| {
+        found.push(*entry);
+        Ok(true)
+    });
+    finder.is_for_open = true;
+    let entries = [entry(1, 5, 30, Fate::Open), entry(1, 5, 20, Fate::Open), entry(2, 5, 20, Fate::Open)];
+    finder.take(&entries);
+    finder.finish().unwrap();
+    assert_eq!(found, [entries[2]]);
 }

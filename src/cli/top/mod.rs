@@ -15,10 +15,9 @@ pub(super) use run::run;
 
 use crate::cli::capture::CaptureOptions;
 use crate::cli::heading;
-use crate::cli::showing::{GroupKind, SortKind};
 use crate::cli::tracking::Tracking;
 use crate::cli::values;
-use crate::select::Filter;
+use crate::select::{Filter, GroupBy, Sort};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,11 +69,11 @@ pub(super) struct Arguments {
 
     /// Begin with this order
     #[arg(long, value_name = "BY")]
-    sort: Option<SortKind>,
+    sort: Option<Sort>,
 
     /// Begin with groups of this
     #[arg(long, value_name = "WHAT")]
-    group_by: Option<GroupKind>,
+    group_by: Option<GroupBy>,
 
     #[command(flatten)]
     capture: CaptureOptions,

@@ -53,8 +53,8 @@ impl Arguments {
         let names: Vec<_> = title.iter().map(|name| name.escape_debug().to_string()).collect();
         let selected = Selected {
             filter: self.filter.as_ref().map_or(String::new(), |filter| filter.text().to_owned()),
-            sort: self.sort.map(Into::into),
-            group_by: self.group_by.map(Into::into),
+            sort: self.sort,
+            group_by: self.group_by,
             ..Selected::default()
         };
         State { title: names.join(", "), selected, ..State::default() }

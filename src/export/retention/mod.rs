@@ -5,7 +5,7 @@
 //! the changes that build on it are a group, and are removed together, since changes without it mean nothing.
 
 use crate::error::Error;
-use crate::export::file_name::FileName;
+use crate::export::file_name::{FileName, hour_directories};
 use crate::export::output_directory::Replaced;
 use crate::export::series::{CHANGES_FULL_LISTS_MAX, Kind};
 use std::collections::BTreeMap;
@@ -191,10 +191,20 @@ impl Retention {
     }
 
     fn look_through(&mut self, until_s: i64, newest: &mut Option<FileName>) -> io::Result<()> {
-        for entry in fs::read_dir(&self.directory)? {
+        let hours = if self.is_of_snapshots { Vec::new() } else { hour_directories(&self.directory)? };
+        for directory in [self.directory.clone()].iter().chain(&hours) {
+            self.look_into(directory, until_s, newest)?;
+        }
+        Ok(())
+    }
+
+    fn look_into(&mut self, directory: &Path, until_s: i64, newest: &mut Option<FileName>) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
-            if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
+            // One that stands elsewhere than it belongs was put there by somebody.
+            let path = self.directory.join(name.path());
+            if (name.kind == Kind::Snapshot) != self.is_of_snapshots || path.parent() != Some(directory) {
                 continue;
             }
             // A file that has gone away meanwhile does not count, nor does a directory or a link of such a name.
@@ -223,8 +233,10 @@ impl Retention {
             for name in group.into_iter().rev() {
                 let size = self.oldest.remove(&name).unwrap_or(0);
                 self.total_size = self.total_size.saturating_sub(size);
-                let path = self.directory.join(name.to_string());
-                match fs::remove_file(&path) {
+                let path = self.directory.join(name.path());
+                let removed = fs::remove_file(&path);
+                self.remove_emptied(&path);
+                match removed {
                     // A file that is not there was removed by somebody else.
                     Err(cause) if cause.kind() != io::ErrorKind::NotFound => failure = Some(Failure { path, cause }),
                     _ => {}
@@ -232,6 +244,13 @@ impl Retention {
             }
         }
         failure
+    }
+
+    /// Removes the directories of the hour and the day that this file was in, if they are empty now.
+    fn remove_emptied(&self, path: &Path) {
+        let above = path.ancestors().skip(1).take_while(|directory| *directory != self.directory);
+        // What is not empty stays.
+        above.take(2).for_each(|directory| drop(fs::remove_dir(directory)));
     }
 
     /// The oldest list in full and what builds on it, unless that is the newest group or holds the newest list.

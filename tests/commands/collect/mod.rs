@@ -1,6 +1,5 @@
-//! The offline agent: its lists are those of the router, byte for byte but for how connections ended, which snapshots do
-//! not hold, whichever snapshots are missing, late,
-//! duplicated or damaged, and however often it was killed.
+//! The offline agent: its lists are those of the router, byte for byte but for how connections ended, which snapshots
+//! do not hold, whichever snapshots are missing, late, duplicated or damaged, and however often it was killed.
 //!
 //! - `steady`: packets of any number of open connections, of which few open and close in an interval
 //! - `days`: more than a day between two snapshots, whose starts are right or marked
