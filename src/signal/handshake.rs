@@ -221,6 +221,12 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         }
     }
 
+    /// Whether a tag is there that differs from this one in its time alone.
+    fn holds(&self, hash: u64, tag: u64) -> bool {
+        let is_it = |there: u64| there != 0 && (there ^ tag) & !(STAMP_MASK << 2) == 0;
+        self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
+    }
+
     /// Removes the tags of the same handshake as `tag`, as [`HandshakeCache::take`].
     #[inline]
     fn take(
@@ -437,6 +443,14 @@ impl HandshakeCache {
                 self.take(hash, side, 0, now_ns);
             }
         }
+    }
+
+    /// Whether this connection's handshake waits for a packet of `sender` behind this number, its ISN (or, once in 255
+    /// times, one with the same hash).
+    #[must_use]
+    pub fn awaits(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> bool {
+        let tag = tag(hash, sender, short_isn(isn), now_ns);
+        !self.is_idle(hash) && (self.near.holds(hash, tag) || self.used_far().is_some_and(|far| far.holds(hash, tag)))
     }
 
     /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet

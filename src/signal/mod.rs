@@ -373,6 +373,11 @@ impl Signal {
         self.time_and_kind = self.time_and_kind & !(0xff << 8) | (kind as u64) << 8;
     }
 
+    /// Changes the ISN.
+    fn set_isn(&mut self, isn: u32) {
+        self.isn = isn;
+    }
+
     /// The moment at which the packet came.
     #[must_use]
     #[inline]

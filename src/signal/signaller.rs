@@ -682,6 +682,11 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
+                // Of a server that ends before its client has answered the ISN is the one that it acknowledges.
+                let answered_isn = numbers.acked.wrapping_sub(1);
+                if self.cache.awaits(quick_hash, sender.other(), answered_isn, now_ns) {
+                    self.stage.signals_mut()[at].set_isn(answered_isn);
+                }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.take(quick_hash, sender, isn, now_ns);
                 if let Some(seen_syns) = &self.seen_syns {
@@ -788,8 +793,8 @@ fn isn_of(segment: &TcpSegment, kind: SignalKind) -> u32 {
     // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
     // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
     // both stores.
-    const KNOWN: u8 = 1 << SignalKind::Syn as u8 | 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
-    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
+    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8 | 1 << SignalKind::Fin as u8;
+    const KNOWN: u8 = IS_NEXT | 1 << SignalKind::Syn as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;
     let isn = select_unpredictable(kind == SignalKind::SynAck, segment.ack, segment.seq);
     isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()

@@ -26,12 +26,12 @@ const SET_COUNT: usize = 512;
 /// (RFC 7323, section 2.2).
 const FIRST_WINDOW_SIZE: u32 = 1 << 16;
 
-/// Bits of a record's second word, from the lowest: the ISN, the tick, the client, whether there is a record, and how
-/// long before its tick the handshake began, in ticks.
+/// Bits of a record's second word, from the lowest: the ISN, the tick, the client, whether the server has sent its FIN,
+/// and how long before its tick the handshake began, in ticks. The first is the hash; both are zero where there is none.
 const TICK_SHIFT: u32 = u32::BITS;
 const CLIENT_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
-const USED_SHIFT: u32 = CLIENT_SHIFT + 1;
-const DELAY_SHIFT: u32 = USED_SHIFT + 1;
+const FIN_SHIFT: u32 = CLIENT_SHIFT + 1;
+const DELAY_SHIFT: u32 = FIN_SHIFT + 1;
 const DELAY_MAX: u64 = (1 << (u64::BITS - DELAY_SHIFT)) - 1;
 
 /// The connection of a handshake that contradicts what is known.
@@ -43,6 +43,8 @@ pub(super) struct Rival {
     /// The low bits of the tick of the last packet that showed it, and those of the first.
     pub(super) tick: u32,
     pub(super) start_tick: u32,
+    /// Whether the server has sent its FIN already.
+    pub(super) has_server_fin: bool,
 }
 
 impl Rival {
@@ -61,7 +63,7 @@ impl Rival {
         u64::from(self.isn)
             | u64::from(self.tick) << TICK_SHIFT
             | u64::from(self.client == Side::Second) << CLIENT_SHIFT
-            | 1 << USED_SHIFT
+            | u64::from(self.has_server_fin) << FIN_SHIFT
             | u64::from(delay).min(DELAY_MAX) << DELAY_SHIFT
     }
 
@@ -69,7 +71,7 @@ impl Rival {
         let client = if word >> CLIENT_SHIFT & 1 == 0 { Side::First } else { Side::Second };
         let tick = FilterEntry::tick_of(word >> TICK_SHIFT);
         let start_tick = FilterEntry::tick_of(u64::from(tick).wrapping_sub(word >> DELAY_SHIFT));
-        Rival { client, isn: word as u32, tick, start_tick }
+        Rival { client, isn: word as u32, tick, start_tick, has_server_fin: word >> FIN_SHIFT & 1 != 0 }
     }
 
     /// The age of a record with this word in ticks.
@@ -112,16 +114,16 @@ impl Rivals {
     /// Records a handshake that is shown now. One with the same number that counts still began when that did.
     pub(super) fn put(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) {
         let tick = FilterEntry::tick_of(now);
-        let (bits, mut new) = (hash.to_bits(), Rival { client, isn, tick, start_tick: tick });
+        let (bits, mut new) = (hash.to_bits(), Rival { client, isn, tick, start_tick: tick, has_server_fin: false });
         let set = &mut self.sets[hash.bucket(SET_COUNT)].0;
         let mut oldest = (0, 0);
         for record in 0..RECORD_COUNT {
             let [there, word] = [set[2 * record], set[2 * record + 1]];
-            let is_used = word >> USED_SHIFT & 1 != 0;
+            let is_used = there != 0;
             let known = Rival::of_word(word);
             let is_same = is_used && there == bits && (known.client, known.isn) == (client, isn);
             if is_same && Rival::age(word, now) <= self.timeout {
-                new.start_tick = known.start_tick;
+                (new.start_tick, new.has_server_fin) = (known.start_tick, known.has_server_fin);
             }
             let age = if is_same {
                 u64::MAX
@@ -173,7 +175,7 @@ impl Rivals {
         let is_later = |rival: &Rival| known.is_none_or(|known| !rival.is(known) && !is_before(rival, known));
         let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
         let words = records.filter(|record| record[0] == hash.to_bits()).map(|record| record[1]);
-        let rivals = words.filter(|word| word >> USED_SHIFT & 1 != 0 && Rival::age(*word, now) <= self.timeout);
+        let rivals = words.filter(|word| Rival::age(*word, now) <= self.timeout);
         let mut verdict = Verdict::Uncontested;
         for rival in rivals.map(Rival::of_word).filter(|rival| rival.client == sender && is_later(rival)) {
             if isn.wrapping_sub(rival.isn) < FIRST_WINDOW_SIZE {
@@ -190,6 +192,18 @@ impl Rivals {
             Verdict::Answers(rival) => rival.is(known),
             Verdict::Uncontested | Verdict::Contradicts => false,
         }
+    }
+
+    /// Records that the server of the handshake with this number has sent its FIN. False if there is none.
+    #[cold]
+    pub(super) fn end_server(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) -> bool {
+        let timeout = self.timeout;
+        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact_mut(2);
+        let mut found = records.filter(|record| record[0] == hash.to_bits()).filter(|record| {
+            let rival = Rival::of_word(record[1]);
+            (rival.client, rival.isn) == (client, isn) && Rival::age(record[1], now) <= timeout
+        });
+        found.next().map(|record| record[1] |= 1 << FIN_SHIFT).is_some()
     }
 
     /// Forgets what contradicts a connection: it was answered.
@@ -247,7 +261,7 @@ mod tests {
         assert_eq!(rivals.judge(hash(1), (First, 7), None, 1_000), Verdict::Uncontested);
         let isn = u32::MAX - 10;
         rivals.put(hash(1), First, isn, 1_000);
-        let rival = Rival { client: First, isn, tick: 1_000, start_tick: 1_000 };
+        let rival = Rival { client: First, isn, tick: 1_000, start_tick: 1_000, has_server_fin: false };
         for (number, verdict) in [
             (isn, Verdict::Answers(rival)),
             (isn.wrapping_add(FIRST_WINDOW_SIZE - 1), Verdict::Answers(rival)),
@@ -271,9 +285,24 @@ mod tests {
         }
         // What is shown again began with the first.
         for (isn, tick, start_tick) in [(1 << 20, 12, 10), (2 << 20, 11, 11)] {
-            let answered = Verdict::Answers(Rival { client: Second, isn, tick, start_tick });
+            let answered = Verdict::Answers(Rival { client: Second, isn, tick, start_tick, has_server_fin: false });
             assert_eq!(rivals.judge(hash(1), (Second, isn), None, 13), answered);
         }
+    }
+
+    #[test]
+    fn a_server_that_ends_before_its_client_answers_has_ended() {
+        let mut rivals = Rivals::new(TIMEOUT);
+        rivals.put(hash(1), First, 7, 1_000);
+        for (number, client, isn, now) in
+            [(2, First, 7, 1_000), (1, Second, 7, 1_000), (1, First, 8, 1_000), (1, First, 7, 1_001 + TIMEOUT)]
+        {
+            assert!(!rivals.end_server(hash(number), client, isn, now));
+        }
+        assert!(rivals.end_server(hash(1), First, 7, 1_001));
+        rivals.put(hash(1), First, 7, 1_002);
+        let rival = Rival { client: First, isn: 7, tick: 1_002, start_tick: 1_000, has_server_fin: true };
+        assert_eq!(rivals.judge(hash(1), (First, 7), None, 1_003), Verdict::Answers(rival));
     }
 
     #[test]

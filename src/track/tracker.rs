@@ -10,7 +10,7 @@
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
-//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
@@ -529,6 +529,11 @@ impl Tracker {
     // Ends, and what the kinds of signals share.
 
     fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
+        if self.rivals.may_contest(self.now)
+            && let ControlFlow::Break(event) = self.contested_fin(signal, parts, (slot, entry))
+        {
+            return event;
+        }
         let from_client = parts.sender == entry.client;
         let marked = match (entry.state, from_client) {
             (ConnectionState::SynSent, _) => {
@@ -1023,7 +1028,7 @@ impl Tracker {
             return self.ack(signal, parts, (slot, entry));
         }
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
-            return self.replace(signal, (slot, entry), rival);
+            return self.replace(signal, (slot, entry), rival, false);
         }
         match entry.state {
             ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
@@ -1067,7 +1072,7 @@ impl Tracker {
     fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
-            return self.replace(signal, (slot, entry), rival);
+            return self.replace(signal, (slot, entry), rival, false);
         }
         if entry.state.is_answered()
             && from_client
@@ -1111,7 +1116,7 @@ impl Tracker {
             | ConnectionState::EstablishedClientFin
             | ConnectionState::EstablishedServerFin => {
                 return match self.judge(signal, parts, Some(&entry)) {
-                    Verdict::Answers(rival) => self.replace(signal, (slot, entry), rival),
+                    Verdict::Answers(rival) => self.replace(signal, (slot, entry), rival, false),
                     Verdict::Uncontested | Verdict::Contradicts => None,
                 };
             }
@@ -1157,17 +1162,52 @@ impl Tracker {
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
+    /// Applies a FIN to the handshakes that contradict an open connection. Its client may answer one with it, or its
+    /// server send it before that. Continues if it is of none of them.
+    #[cold]
+    fn contested_fin(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> ControlFlow<Option<Event>> {
+        if !entry.state.is_established() || entry.state.is_one_way() {
+            return ControlFlow::Continue(());
+        }
+        if let Verdict::Answers(rival) = self.judge(signal, parts, Some(&entry)) {
+            return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
+        }
+        let client = parts.sender.other();
+        let is_own = client == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
+        if !is_own && self.rivals.end_server(signal.hash(), client, parts.isn, self.now) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
+    }
+
     /// Opens the connection of a handshake in place of what is known, which is closed if it was open.
     #[cold]
     fn replace(
         &mut self,
         signal: &Signal,
         (slot, entry): (FilterSlot, FilterEntry),
-        Rival { client, isn, start_tick: tick, .. }: Rival,
+        Rival { client, isn, start_tick: tick, has_server_fin, .. }: Rival,
+        has_client_fin: bool,
     ) -> Option<Event> {
         let closed = if entry.state.is_established() { self.close(signal, &entry) } else { None };
-        let (state, short_isn) = (ConnectionState::Established, FilterEntry::short_isn(isn));
-        let opened = self.open(signal, slot, FilterEntry { state, client, tick, short_isn, ..entry });
+        let state = match (has_client_fin, has_server_fin) {
+            (false, false) => ConnectionState::Established,
+            (false, true) => ConnectionState::EstablishedServerFin,
+            (true, _) => ConnectionState::EstablishedClientFin,
+        };
+        let entry = FilterEntry { state, client, tick, short_isn: FilterEntry::short_isn(isn), ..entry };
+        if has_client_fin && has_server_fin {
+            // It was open for no time: there is no event for that beside the other's.
+            self.rivals.forget(signal.hash());
+            self.end(signal, slot, &entry, [true; 2], [false; 2]);
+            return closed;
+        }
+        let opened = self.open(signal, slot, entry);
         replaced(closed, opened)
     }
 

@@ -556,6 +556,36 @@ fn who_opens_a_connection_anew_is_listed_with_its_second_start() {
 }
 
 #[test]
+fn who_opens_a_connection_anew_may_end_it_before_the_answer_or_with_it() {
+    for seed in SEEDS {
+        for (server_ends, client_ends) in [(true, false), (false, true), (true, true)] {
+            let mut numbers = Numbers(seed);
+            let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [old.handshake(second(0)), old.talk(second(1), 1)].concat();
+            packets.extend(new.handshake(second(30)).into_iter().take(2));
+            if server_ends {
+                packets.push((second(31), new.server_at(FIN | ACK, 0)));
+            }
+            packets.push((second(32), new.client_at(if client_ends { FIN | ACK } else { ACK }, 0)));
+            packets.push((second(33), new.client_at(ACK, 1)));
+            let open = last(packets.clone());
+            if server_ends && client_ends {
+                assert_eq!((open.rows.len(), open.header.complete), (0, true));
+                continue;
+            }
+            let row = only_row(&open);
+            assert_eq!((row.state, row.start_ns / 1_000), (RowState::Established, second(30)), "{client_ends}");
+            packets.push(match server_ends {
+                true => (second(40), new.client_at(FIN | ACK, 1)),
+                false => (second(40), new.server_at(FIN | ACK, 0)),
+            });
+            assert!(last(packets).rows.is_empty(), "{client_ends}");
+        }
+    }
+}
+
+#[test]
 fn the_same_numbers_on_the_same_ports_are_another_connection() {
     for pause_s in [2, 3, 9] {
         for ends in ["fin", "rst"] {

@@ -54,6 +54,7 @@ struct Shown {
     isn: u32,
     since: u64,
     start: u64,
+    has_server_fin: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -156,8 +157,9 @@ impl Machine {
         let is_same = |rival: &Shown| (rival.client, rival.isn) == (client, isn);
         let before = rivals.iter().find(|rival| is_same(rival) && now - rival.since <= SYN_TIMEOUT_TICKS);
         let start = before.map_or(now, |before| before.start.max(now - RIVAL_DELAY_MAX));
+        let has_server_fin = before.is_some_and(|before| before.has_server_fin);
         rivals.retain(|rival| !is_same(rival));
-        rivals.push(Shown { client, isn, since: now, start });
+        rivals.push(Shown { client, isn, since: now, start, has_server_fin });
     }
 
     /// Whether a packet shows that the SYN-ACK with which its connection began was none of its server's.
@@ -182,8 +184,10 @@ impl Machine {
         if !is_half_open || !is_plain || is_own {
             return None;
         }
-        let start = self.rivals_of(packet, now).iter().find(|rival| rival.isn == packet.isn)?.start;
-        let new = Known { start, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+        let rivals = self.rivals_of(packet, now);
+        let answered = rivals.iter().find(|rival| rival.isn == packet.isn)?;
+        let (start, ended) = (answered.start, server_fin(answered));
+        let new = Known { start, ended, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
         self.known.insert(packet.connection, new);
         self.rivals.remove(&packet.connection);
         Some(start)
@@ -199,12 +203,48 @@ impl Machine {
             SignalKind::Completes => !rivals.is_empty() || known.isn == packet.isn,
             _ => false,
         };
-        let Shown { client, isn, start, .. } = *rivals.iter().find(|rival| is_plain && rival.isn == packet.isn)?;
+        let answered = rivals.iter().find(|rival| is_plain && rival.isn == packet.isn)?;
+        let Shown { client, isn, start, .. } = *answered;
         let closed = (false, known.client, known.start);
-        let new = Known { start, ..fresh(Stage::Open, client, Packet { isn, ..packet }, now) };
+        let ended = server_fin(answered);
+        let new = Known { start, ended, ..fresh(Stage::Open, client, Packet { isn, ..packet }, now) };
         self.known.insert(packet.connection, Known { heard: BOTH.into(), ..new });
         self.rivals.remove(&packet.connection);
         Some(vec![closed, (true, client, start)])
+    }
+
+    /// What a FIN does to the handshakes that contradict its open connection: the events, if it is of one of them.
+    fn contested_fin(&mut self, packet: Packet, now: u64) -> Option<Vec<(bool, Sender, u64)>> {
+        let known = self.known.get(&packet.connection).filter(|known| known.stage == Stage::Open && is_both(known))?;
+        if packet.kind != SignalKind::Fin {
+            return None;
+        }
+        let rivals = self.rivals_of_open(packet, known, now);
+        if let Some(answered) = rivals.iter().find(|rival| rival.isn == packet.isn) {
+            let closed = (false, known.client, known.start);
+            let opened = (true, packet.sender, answered.start);
+            let ended = [vec![packet.sender], server_fin(answered)].concat();
+            let is_over = answered.has_server_fin;
+            let stage = if is_over { Stage::Closed } else { Stage::Open };
+            let new = fresh(stage, packet.sender, packet, now);
+            let new = Known { start: answered.start, ended, heard: BOTH.into(), ..new };
+            if is_over {
+                self.ended.insert(packet.connection, new.clone());
+            }
+            self.known.insert(packet.connection, new);
+            self.rivals.remove(&packet.connection);
+            self.closed += 1;
+            self.opened += u64::from(!is_over);
+            return Some(if is_over { vec![closed] } else { vec![closed, opened] });
+        }
+        let client = other(packet.sender);
+        let is_own = (known.client, known.isn) == (client, packet.isn);
+        let rivals = self.rivals.get_mut(&packet.connection)?.iter_mut();
+        let of_server = |rival: &&mut Shown| {
+            (rival.client, rival.isn) == (client, packet.isn) && now - rival.since <= SYN_TIMEOUT_TICKS && !is_own
+        };
+        rivals.into_iter().find(of_server)?.has_server_fin = true;
+        Some(vec![])
     }
 
     /// The connection that had ended, if this packet of an answered one is of it.
@@ -273,6 +313,9 @@ impl Machine {
         self.forget(now);
         if self.is_contradicted(packet, now) {
             return vec![];
+        }
+        if let Some(events) = self.contested_fin(packet, now) {
+            return events;
         }
         if let Some(events) = self.judged(packet, now) {
             self.opened += 1;
@@ -347,6 +390,11 @@ type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 /// Whether this side of an open connection has sent a FIN, and the other has not.
 fn is_marked(known: &Known, side: Sender) -> bool {
     known.stage == Stage::Open && known.ended.contains(&side)
+}
+
+/// The FIN of the server of a handshake, if it has sent one.
+fn server_fin(rival: &Shown) -> Vec<Sender> {
+    if rival.has_server_fin { vec![other(rival.client)] } else { vec![] }
 }
 
 fn is_both(known: &Known) -> bool {

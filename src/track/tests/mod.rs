@@ -116,6 +116,8 @@ impl Scene {
                 }
             };
             let sender = if letter.is_ascii_uppercase() { Sender::Client } else { Sender::Server };
+            // A FIN has the numbers of what its sender has said, far from any ISN.
+            let isn = if kind == SignalKind::Fin { u32::MAX / 2 } else { isn };
             events.extend(self.send(key, sender, kind, isn));
         }
         events

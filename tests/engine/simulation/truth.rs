@@ -265,8 +265,8 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
-/// Of which of the two the FIN was may then be unknown.
-const REPLACED_BY_FIN: &str = "it took the place of another after a FIN";
+/// Where it acknowledges data, of which of the two the server's FIN was is then unknown.
+const REPLACED_BY_FIN: &str = "it took the place of another after its server's FIN";
 
 /// It then seems to be one that has ended, if that is known.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
@@ -421,8 +421,7 @@ impl Truth {
             self.contradict_older(ends, sender.connection);
         }
         if is_new {
-            let has_fin = self.connections.get(&id).is_some_and(|connection| connection.fins != [false; 2]);
-            self.replace_older(now_us, ends, sender.connection, has_fin);
+            self.replace_older(now_us, ends, sender.connection);
         }
         if has_ended {
             self.end(now_us, ends, sender.connection);
@@ -445,7 +444,7 @@ impl Truth {
     }
 
     /// The client has answered: the connections before have ended.
-    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32, has_fin: bool) {
+    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32) {
         for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
             let was_open = connection.is_open();
@@ -454,7 +453,7 @@ impl Truth {
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
-                if was_open && has_fin {
+                if was_open && connection.fins[1] {
                     connection.doubt = Some(REPLACED_BY_FIN);
                 }
             }
