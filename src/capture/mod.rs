@@ -66,6 +66,19 @@ pub struct Progress {
     pub input_size: Option<u64>,
 }
 
+/// Takes packets in. A closure does, too; what is to be inlined wherever a source calls it is a type of its own.
+pub trait PacketSink {
+    /// Takes in the next packet.
+    fn take_packet(&mut self, packet: &Packet<'_>);
+}
+
+impl<F: FnMut(&Packet<'_>)> PacketSink for F {
+    #[inline(always)]
+    fn take_packet(&mut self, packet: &Packet<'_>) {
+        self(packet);
+    }
+}
+
 /// A source of packets.
 pub trait PacketSource {
     /// The next packet, or `None` if there is none: for now if the source is live, for good if it [is
@@ -77,7 +90,7 @@ pub trait PacketSource {
     /// good.
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>>;
 
-    /// Passes up to `count_max` packets to `take`, fewer when there are no more, for now or for good. Returns how many
+    /// Passes up to `count_max` packets to `sink`, fewer when there are no more, for now or for good. Returns how many
     /// it passed.
     ///
     /// A source that holds many packets in memory goes through them in one loop, which costs less than a call for each.
@@ -86,13 +99,13 @@ pub trait PacketSource {
     ///
     /// As [`Self::next_packet`]; the packets before the failure were passed on.
     #[inline]
-    fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64>
+    fn each_packet(&mut self, count_max: u64, sink: &mut impl PacketSink) -> Result<u64>
     where
         Self: Sized,
     {
         for count in 0..count_max {
             match self.next_packet()? {
-                Some(packet) => take(&packet),
+                Some(packet) => sink.take_packet(&packet),
                 None => return Ok(count),
             }
         }

@@ -145,10 +145,13 @@ pub(super) struct CommonRecords {
 }
 
 impl CommonRecords {
-    /// The packet whose record these bytes begin with, and the bytes behind it; `None` if the record is not whole or
-    /// not valid.
+    /// Those of a file that has none.
+    pub(super) const NONE: Self = CommonRecords { fraction_ns: 1, link: LinkType::ETHERNET };
+
+    /// The packet whose record these bytes begin with, which then are those behind it; `None` if the record is not
+    /// whole or not valid.
     #[inline(always)]
-    pub(super) fn packet<'a>(&self, unread: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
+    pub(super) fn next_packet<'a>(&self, unread: &mut &'a [u8]) -> Option<Packet<'a>> {
         let kind = PcapKind {
             order: ByteOrder::Little,
             record_header_size: RECORD_HEADER_SIZE,
@@ -158,7 +161,8 @@ impl CommonRecords {
         let Record { time_ns, record_size, wire_size } = record;
         let (record, behind) = unread.split_at_checked(record_size)?;
         let bytes = record.get(RECORD_HEADER_SIZE..)?;
-        Some((Packet { time_ns, clock: ClockName::FIRST, link: self.link, bytes, wire_size, vlan: None }, behind))
+        *unread = behind;
+        Some(Packet { time_ns, clock: ClockName::FIRST, link: self.link, bytes, wire_size, vlan: None })
     }
 }
 
@@ -197,18 +201,25 @@ fn read_record(
         CapturedLength::Second => (second_length as usize, first_length as usize),
         CapturedLength::Smaller => (first_length.min(second_length) as usize, first_length.max(second_length) as usize),
     };
-    if captured_size > PACKET_SIZE_MAX {
-        return Err(NoRecord::TooLong(captured_size));
-    }
-    // No packet is empty, and none was captured in 2055.
-    if captured_size == 0 && PcapKind::recognise(*seconds).is_some() {
-        return Err(NoRecord::AnotherCapture);
+    // One comparison for both ends of the range.
+    if captured_size.wrapping_sub(1) >= PACKET_SIZE_MAX {
+        unusual_size(captured_size, *seconds)?;
     }
     let record_size = record_header_size + captured_size;
     if unread.len() < record_size {
         return Err(NoRecord::Needs(record_size));
     }
     Ok(Record { time_ns, record_size, wire_size })
+}
+
+/// Checks a captured size that is zero, or of more than any packet.
+#[cold]
+fn unusual_size(captured_size: usize, seconds: [u8; 4]) -> std::result::Result<(), NoRecord> {
+    if captured_size > PACKET_SIZE_MAX {
+        return Err(NoRecord::TooLong(captured_size));
+    }
+    // No packet is empty, and none was captured in 2055.
+    if PcapKind::recognise(seconds).is_some() { Err(NoRecord::AnotherCapture) } else { Ok(()) }
 }
 
 /// The reason why some bytes do not begin with a whole record.

@@ -7,9 +7,9 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use super::input::{Input, InputRecord, InputResult, PlainStream};
-use super::pcap::{PcapKind, PcapReader};
+use super::pcap::{CommonRecords, PcapKind, PcapReader};
 use super::pcapng::{PcapngReader, is_section_header};
-use super::{Packet, PacketSource, Progress, SkippedPackets, Stamp};
+use super::{Packet, PacketSink, PacketSource, Progress, SkippedPackets, Stamp};
 use crate::error::{Error, Result};
 
 /// How many of the first bytes distinguish the formats.
@@ -125,45 +125,36 @@ impl PacketSource for Replay {
     }
 
     #[inline(always)]
-    fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64> {
+    fn each_packet(&mut self, count_max: u64, sink: &mut impl PacketSink) -> Result<u64> {
         let common = match &self.format {
             CaptureFormat::Pcap(reader) => reader.common_records(),
             CaptureFormat::Pcapng(_) => None,
         };
-        let (mut count, mut other) = (0, None);
-        loop {
-            // First one record of any kind, if there is one, then records of the most common kind of file while the
-            // buffer holds them whole: these take no call and no branch on the format, and make up nearly all of a
-            // replay.
-            let unread = self.input.unread();
-            let mut rest = unread;
-            let counted = count + u64::from(other.is_some());
-            while count < count_max {
-                let packet = match other.take() {
-                    Some(record) => self.packet(record),
-                    None => match common.and_then(|common| common.packet(rest)) {
-                        Some((packet, behind)) => {
-                            rest = behind;
-                            packet
-                        }
-                        None => break,
-                    },
-                };
-                // Called in this one place only, so that it is inlined into the loop.
-                take(&packet);
+        let mut count = 0;
+        while count < count_max {
+            // Records of the most common kind of file while the buffer holds them whole: these take no call and no
+            // branch on the format or the clock, and make up nearly all of a replay.
+            let (common, unread) = match common {
+                Some(common) => (common, self.input.unread()),
+                None => (CommonRecords::NONE, [].as_slice()),
+            };
+            let (mut rest, counted) = (unread, count);
+            while count < count_max
+                && let Some(packet) = common.next_packet(&mut rest)
+            {
+                sink.take_packet(&packet);
                 count += 1;
             }
             let size = unread.len() - rest.len();
             self.input.consume(size);
             self.packet_count += count - counted;
-            if count == count_max {
-                return Ok(count);
-            }
-            other = self.any_record()?;
-            if other.is_none() {
-                return Ok(count);
+            if count < count_max {
+                let Some(record) = self.any_record()? else { break };
+                take_one(sink, &self.packet(record));
+                count += 1;
             }
         }
+        Ok(count)
     }
 
     fn is_finished(&self) -> bool {
@@ -180,6 +171,12 @@ impl PacketSource for Replay {
     fn progress(&self) -> Progress {
         Progress { read_size: self.input.read_size(), input_size: self.input_size }
     }
+}
+
+/// Passes a packet on from where most are not.
+#[inline(never)]
+fn take_one(sink: &mut impl PacketSink, packet: &Packet<'_>) {
+    sink.take_packet(packet);
 }
 
 fn open_file(path: &Path) -> Result<(File, Option<u64>)> {

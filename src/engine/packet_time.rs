@@ -18,7 +18,9 @@ use std::collections::VecDeque;
 /// equal lists.
 pub struct PacketTime {
     every_ns: Option<i64>,
-    clock: Option<Clock>,
+    /// The clock of the packets, and whether there was one.
+    clock: Clock,
+    has_begun: bool,
     start_ns: i64,
     /// The end of the present interval; `i64::MAX` without intervals.
     end_ns: i64,
@@ -29,8 +31,8 @@ pub struct PacketTime {
     deferred: VecDeque<Stamp>,
     /// What the packet that comes next turned out to be, if its stamp follows no known clock.
     verdict: Option<Verdict>,
-    /// Packets before this time are in the present interval, if none waits and the clocks are certain:
-    /// [`Self::end_ns`], or the least number.
+    /// Packets before this time are in the present interval and the present tick: the end of one of them. The least
+    /// number if a packet waits, the clocks are not certain or there was no packet.
     quiet_until_ns: i64,
     /// How far the time of the interval that the last packet has ended was in doubt before that packet.
     ended_doubt: TimeDoubt,
@@ -40,21 +42,27 @@ impl PacketTime {
     pub(crate) fn new(every_ns: Option<i64>) -> Self {
         PacketTime {
             every_ns,
-            clock: None,
+            clock: Clock::new(Stamp::unnamed(0)),
+            has_begun: false,
             start_ns: 0,
             end_ns: i64::MAX,
             steps_back: 0,
             highest_ns: i64::MIN,
             deferred: VecDeque::with_capacity(JUDGED_COUNT_MAX),
             verdict: None,
-            quiet_until_ns: i64::MAX,
+            quiet_until_ns: i64::MIN,
             ended_doubt: TimeDoubt::None,
         }
     }
 
     /// The time base of the last packet, if there was one.
     pub(crate) fn base(&self) -> Option<TimeBase> {
-        self.clock.as_ref().map(Clock::time_base)
+        self.begun().map(Clock::time_base)
+    }
+
+    /// The clock, if there was a packet.
+    fn begun(&self) -> Option<&Clock> {
+        self.has_begun.then_some(&self.clock)
     }
 
     /// Takes over the saved clock of another capture with the same interval.
@@ -63,7 +71,9 @@ impl PacketTime {
     ///
     /// The bytes are no such clock.
     pub(crate) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        self.clock = decoder.option(Clock::saved)?;
+        let clock = decoder.option(Clock::saved)?;
+        self.has_begun = clock.is_some();
+        self.clock = clock.unwrap_or_else(|| Clock::new(Stamp::unnamed(0)));
         (self.start_ns, self.end_ns) = (decoder.i64()?, decoder.i64()?);
         self.steps_back = decoder.count()?;
         self.highest_ns = decoder.i64()?;
@@ -73,18 +83,19 @@ impl PacketTime {
 
     /// Sets until when packets need no look at the clock.
     fn set_quiet(&mut self) {
-        let is_settled = self.clock.as_ref().is_none_or(|clock| !clock.needs_each_stamp());
-        self.quiet_until_ns = if self.deferred.is_empty() && is_settled { self.end_ns } else { i64::MIN };
+        let is_quiet = self.has_begun && self.deferred.is_empty() && !self.clock.needs_each_stamp();
+        self.quiet_until_ns = if is_quiet { self.end_ns.min(self.clock.tick_ends_ns()) } else { i64::MIN };
     }
 
     /// Moves on to the first packet, the first after an interval's end, or the first that follows no known clock.
     #[cold]
     fn turn(&mut self, stamp: Stamp) -> Marks {
-        let Some(clock) = &mut self.clock else {
-            let base = self.clock.insert(Clock::new(stamp)).time_base();
+        if !self.has_begun {
+            (self.clock, self.has_begun) = (Clock::new(stamp), true);
             self.begin(stamp.time_ns, stamp.time_ns);
-            return Marks { base: Some(base), ..Marks::default() };
-        };
+            return Marks { base: Some(self.clock.time_base()), ..Marks::default() };
+        }
+        let clock = &mut self.clock;
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
         let before_doubt = clock.doubt();
         self.highest_ns = self.highest_ns.max(before_ns);
@@ -131,7 +142,7 @@ impl PacketTime {
 
     /// The end of the packets: the last interval ends with the highest time seen.
     fn finish(&self) -> Marker {
-        let Some(clock) = &self.clock else {
+        let Some(clock) = self.begun() else {
             return Marker { is_last: true, ..Marker::default() };
         };
         let mut marker = self.marker(clock.highest_ns(), clock.tick(), clock.time_base(), true);
@@ -145,24 +156,27 @@ impl PacketTime {
 impl Timekeeper for PacketTime {
     #[inline]
     fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
-        time_ns < self.quiet_until_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
+        time_ns < self.quiet_until_ns && self.clock.advance_within_tick(time_ns)
     }
 
     fn packet(&mut self, stamp: Stamp) -> Marks {
         if self.verdict.is_none()
-            && let Some(clock) = &mut self.clock
-            && !clock.needs_each_stamp()
-            && let Some(main_ns) = clock.on_main(stamp)
+            && self.has_begun
+            && !self.clock.needs_each_stamp()
+            && let Some(main_ns) = self.clock.on_main(stamp)
             && main_ns < self.end_ns
         {
-            clock.advance(main_ns);
+            self.clock.advance(main_ns);
+            if self.deferred.is_empty() {
+                self.quiet_until_ns = self.end_ns.min(self.clock.tick_ends_ns());
+            }
             return Marks::default();
         }
         self.turn(stamp)
     }
 
     fn defers(&mut self, stamp: Stamp) -> bool {
-        let is_deferred = !self.deferred.is_empty() || self.clock.as_ref().is_some_and(|clock| !clock.knows(stamp));
+        let is_deferred = !self.deferred.is_empty() || self.begun().is_some_and(|clock| !clock.knows(stamp));
         if is_deferred {
             self.deferred.push_back(stamp);
             self.set_quiet();
@@ -171,9 +185,9 @@ impl Timekeeper for PacketTime {
     }
 
     fn is_ready(&mut self, are_all: bool) -> bool {
-        let (Some(first), Some(clock)) = (self.deferred.front(), &self.clock) else { return false };
-        if !clock.knows(*first) {
-            self.verdict = clock.judge(self.deferred.make_contiguous(), are_all);
+        let Some(first) = self.deferred.front() else { return false };
+        if !self.clock.knows(*first) {
+            self.verdict = self.clock.judge(self.deferred.make_contiguous(), are_all);
             if self.verdict.is_none() {
                 return false;
             }
@@ -189,17 +203,17 @@ impl Timekeeper for PacketTime {
     }
 
     fn doubt(&self) -> TimeDoubt {
-        self.clock.as_ref().map_or(TimeDoubt::None, Clock::doubt).max(self.ended_doubt)
+        self.begun().map_or(TimeDoubt::None, Clock::doubt).max(self.ended_doubt)
     }
 
     #[inline]
     fn tick(&self) -> u64 {
-        self.clock.as_ref().map_or(0, Clock::tick)
+        self.clock.tick()
     }
 
     #[inline]
     fn elapsed_ns(&self) -> i64 {
-        self.clock.as_ref().map_or(0, Clock::elapsed_ns)
+        self.clock.elapsed_ns()
     }
 
     fn last_end(&self) -> Option<Marker> {
@@ -211,7 +225,7 @@ impl Timekeeper for PacketTime {
     }
 
     fn save(&self, encoder: &mut Encoder) {
-        encoder.option(self.clock.as_ref(), |encoder, clock| clock.save(encoder));
+        encoder.option(self.begun(), |encoder, clock| clock.save(encoder));
         encoder.i64(self.start_ns);
         encoder.i64(self.end_ns);
         encoder.u64(self.steps_back);

@@ -2,7 +2,7 @@
 //!
 //! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
-use crate::capture::{ClockName, Packet, Stamp};
+use crate::capture::{ClockName, Packet, PacketSink, Stamp};
 use crate::engine::saving::{Reading, Saver};
 use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
@@ -171,8 +171,6 @@ pub struct Port<T: Timekeeper = WallTime> {
     is_sound: bool,
     /// The index of the port, where it publishes what it counts, and where it leaves it at the end.
     index: usize,
-    /// The clock of the last packet, which names the interface that captured it.
-    clock: ClockName,
     metrics: Option<Arc<Metrics>>,
     totals: Arc<Totals>,
 }
@@ -226,7 +224,6 @@ impl<T: Timekeeper> Port<T> {
             next_cut: None,
             is_sound: true,
             index: 0,
-            clock: ClockName::FIRST,
             metrics: None,
             totals: Totals::new(1),
         }
@@ -315,11 +312,14 @@ impl<T: Timekeeper> Port<T> {
     pub(crate) fn take(&mut self, packet: &Packet) {
         // Passed on piece by piece, so that a packet is in memory only where something is to be done.
         let Packet { time_ns, clock, link, bytes, wire_size, vlan } = *packet;
-        let is_quiet = clock == ClockName::FIRST && self.time.advance_if_quiet(time_ns);
-        if !is_quiet && self.turn(Stamp { time_ns, clock }, link, move || read(link, bytes, wire_size, vlan)) {
+        if clock != ClockName::FIRST {
+            return self.take_elsewhere(Packet { time_ns, clock, link, bytes, wire_size, vlan });
+        }
+        if !self.time.advance_if_quiet(time_ns)
+            && self.turn(Stamp { time_ns, clock }, link, move || read(link, bytes, wire_size, vlan))
+        {
             return;
         }
-        self.come_from(clock);
         self.packets += 1;
         // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
         if link == LinkType::ETHERNET && vlan.is_none() {
@@ -333,13 +333,22 @@ impl<T: Timekeeper> Port<T> {
         self.layered(link, bytes, wire_size, vlan);
     }
 
-    /// Takes note of the interface that captured the next packet.
-    #[inline(always)]
-    fn come_from(&mut self, clock: ClockName) {
-        if clock != self.clock {
-            self.clock = clock;
-            self.signaller.set_origin(Origin::new(self.index + clock.index()));
+    /// Takes in a packet of another interface than the first, whose clock has its name.
+    #[inline(never)]
+    fn take_elsewhere(&mut self, packet: Packet) {
+        let Packet { time_ns, clock, link, bytes, wire_size, vlan } = packet;
+        if !self.turn(Stamp { time_ns, clock }, link, move || read(link, bytes, wire_size, vlan)) {
+            self.take_read(clock, read(link, bytes, wire_size, vlan));
         }
+    }
+
+    /// Takes in what was read of a packet of the interface with this clock. All other packets are of the first, so that
+    /// their path does not ask.
+    fn take_read(&mut self, clock: ClockName, read: std::result::Result<TcpSegment, Unusable>) {
+        self.signaller.set_origin(Origin::new(self.index + clock.index()));
+        self.packets += 1;
+        self.segment_or_reason(read);
+        self.signaller.set_origin(Origin::new(self.index));
     }
 
     /// Takes in a packet that is no plain frame, or that comes with a VLAN tag.
@@ -347,6 +356,11 @@ impl<T: Timekeeper> Port<T> {
     fn layered(&mut self, link: LinkType, bytes: &[u8], wire_size: usize, vlan: Option<u16>) {
         let is_ethernet = link == LinkType::ETHERNET && vlan.is_none();
         let read = if is_ethernet { walk(link, bytes, wire_size) } else { read(link, bytes, wire_size, vlan) };
+        self.segment_or_reason(read);
+    }
+
+    #[inline(always)]
+    fn segment_or_reason(&mut self, read: std::result::Result<TcpSegment, Unusable>) {
         match read {
             Ok(segment) => self.segment(segment),
             Err(reason) => self.unusable[reason.index()] += 1,
@@ -421,12 +435,7 @@ impl<T: Timekeeper> Port<T> {
         while self.time.is_ready(are_all) {
             let Some(Deferred { stamp, read }) = self.deferred.pop_front() else { return };
             self.turn_to(stamp);
-            self.come_from(stamp.clock);
-            self.packets += 1;
-            match read {
-                Ok(segment) => self.segment(segment),
-                Err(reason) => self.unusable[reason.index()] += 1,
-            }
+            self.take_read(stamp.clock, read);
         }
     }
 
@@ -626,6 +635,14 @@ impl Port<WallTime> {
     pub fn set_dropped(&mut self, dropped: u64) {
         let now = self.time.now();
         self.set_lost(dropped, now);
+    }
+}
+
+/// For the packets between which [`Port::cut_if_due`] is called.
+impl<T: Timekeeper> PacketSink for Port<T> {
+    #[inline(always)]
+    fn take_packet(&mut self, packet: &Packet<'_>) {
+        self.take(packet);
     }
 }
 

@@ -80,8 +80,13 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
     #[inline(always)]
     fn segment(self) -> TcpSegment {
         let [(src, _), (dst, _)] = self.ends();
-        let size = usize::from(u16::from_be_bytes([self.ip[2], self.ip[3]])).saturating_sub(IPV4_SIZE);
-        TcpSegment::from_header(self.tcp, Some(size), Addresses::V4 { src, dst }, VlanTags::NONE)
+        let size = u32::from(u16::from_be_bytes([self.ip[2], self.ip[3]])).wrapping_sub(IPV4_SIZE as u32);
+        TcpSegment::from_header(
+            self.tcp,
+            Some(tcp::payload_size(self.tcp, size)),
+            Addresses::V4 { src, dst },
+            VlanTags::NONE,
+        )
     }
 }
 
@@ -122,8 +127,13 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     #[inline(always)]
     fn segment(self) -> TcpSegment {
         let [(src, _), (dst, _)] = self.ends();
-        let size = usize::from(u16::from_be_bytes([self.ip[4], self.ip[5]]));
-        TcpSegment::from_header(self.tcp, Some(size), Addresses::V6 { src, dst }, VlanTags::NONE)
+        let size = u32::from(u16::from_be_bytes([self.ip[4], self.ip[5]]));
+        TcpSegment::from_header(
+            self.tcp,
+            Some(tcp::payload_size(self.tcp, size)),
+            Addresses::V6 { src, dst },
+            VlanTags::NONE,
+        )
     }
 }
 

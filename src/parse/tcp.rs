@@ -45,12 +45,11 @@ impl TcpSegment {
         })
     }
 
-    /// The segment whose header begins with these bytes. `size` are the bytes of header and data together, if
-    /// that is known.
+    /// The segment whose header begins with these bytes, with so many bytes of data if that is known.
     #[inline]
     pub(super) fn from_header(
         header: &[u8; READ_SIZE],
-        size: Option<usize>,
+        payload_size: Option<u32>,
         addresses: Addresses,
         vlan: VlanTags,
     ) -> Self {
@@ -64,7 +63,7 @@ impl TcpSegment {
             flags: flags(header),
             seq: u32::from_be_bytes([q0, q1, q2, q3]),
             ack: u32::from_be_bytes([a0, a1, a2, a3]),
-            payload_size: size.map(|size| size.saturating_sub(usize::from(header[12] >> 4) * 4) as u32),
+            payload_size,
         }
     }
 }
@@ -89,12 +88,19 @@ pub(super) fn header_size(header: &[u8; READ_SIZE]) -> Option<usize> {
     (offset >= DATA_OFFSET_MIN).then_some(offset * 4)
 }
 
+/// The bytes of data behind a header, of so many bytes with it. They are not fewer than [`header_size`].
+#[inline(always)]
+pub(super) fn payload_size(header: &[u8; READ_SIZE], with_header_size: u32) -> u32 {
+    with_header_size.wrapping_sub(u32::from(header[12] >> 4) * 4)
+}
+
 /// Reads the header. The options need not have been captured, but they must fit in the packet.
 pub(super) fn segment(addresses: Addresses, vlan: VlanTags, unread: &mut Unread<'_>) -> Result<TcpSegment, Unusable> {
     let header = unread.peek::<READ_SIZE>(Unusable::MalformedTcp)?;
     match header_size(header) {
         Some(size) if size <= unread.declared_size() => {
-            Ok(TcpSegment::from_header(header, unread.size(), addresses, vlan))
+            let payload_size = unread.size().map(|with_header_size| with_header_size.saturating_sub(size) as u32);
+            Ok(TcpSegment::from_header(header, payload_size, addresses, vlan))
         }
         _ => Err(Unusable::MalformedTcp),
     }

@@ -975,15 +975,23 @@ impl Clock {
         }
     }
 
-    /// Moves on to a packet with this stamp of the main clock if it lies in the present tick and is not earlier than
+    /// The wall time at which the present tick ends, in ns.
+    #[must_use]
+    #[inline]
+    pub fn tick_ends_ns(&self) -> i64 {
+        self.tick_ends_ns
+    }
+
+    /// Moves on to a packet with this stamp of the main clock, before [`Self::tick_ends_ns`], if it is not earlier than
     /// the packet before, as is so for nearly all. Otherwise it returns false and changes nothing.
     #[inline]
     pub fn advance_within_tick(&mut self, stamp_ns: i64) -> bool {
-        let is_within_tick = self.highest_ns <= stamp_ns && stamp_ns < self.tick_ends_ns;
-        if is_within_tick {
+        debug_assert!(stamp_ns < self.tick_ends_ns);
+        let is_later = self.highest_ns <= stamp_ns;
+        if is_later {
             self.highest_ns = stamp_ns;
         }
-        is_within_tick
+        is_later
     }
 
     /// Adds `forward_ns` to the time that the clock has run; the latest packet is of `wall_ns`.

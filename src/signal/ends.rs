@@ -87,8 +87,9 @@ struct EndRecord {
 
 impl EndRecord {
     fn new(hash: u64, side: Side, end: End, stamp: u64) -> Self {
-        let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | (u64::from(end.is_rst) * RST_BIT) | USED_BIT;
-        EndRecord { head, numbers: [end.at.acked; 2] }.with_end(side, end.at.sent, stamp)
+        let ended = 1 << (ENDED_SHIFT + side as u32) | (u64::from(end.is_rst) * RST_BIT);
+        let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | ended | USED_BIT;
+        EndRecord { head, numbers: with_number([end.at.acked; 2], side, end.at.sent) }
     }
 
     #[inline]
@@ -112,7 +113,8 @@ impl EndRecord {
     /// Whether a record with this first word is of this connection.
     #[inline]
     fn is_head_of(head: u64, hash: u64) -> bool {
-        head & USED_BIT != 0 && (head >> TAG_SHIFT ^ hash) << TAG_SHIFT == 0
+        const IDENTITY: u64 = u64::MAX << TAG_SHIFT | USED_BIT;
+        (head ^ (hash << TAG_SHIFT | USED_BIT)) & IDENTITY == 0
     }
 
     #[inline]
@@ -134,9 +136,7 @@ impl EndRecord {
     /// The record of a SYN of this side, whose first byte has this number.
     fn begun(hash: u64, side: Side, first: u32, stamp: u64) -> Self {
         let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | 1 << (REPORTED_SHIFT + side as u32) | USED_BIT;
-        let mut numbers = [0; 2];
-        numbers[side as usize] = first;
-        EndRecord { head, numbers }
+        EndRecord { head, numbers: with_number([0; 2], side, first) }
     }
 
     /// Whether this is the record of a SYN.
@@ -149,7 +149,7 @@ impl EndRecord {
     fn is_behind_begun(&self, side: Side, at: Numbers) -> bool {
         let number = if self.is_reported(side) { at.sent } else { at.acked };
         let beginner = if self.is_reported(Side::First) { Side::First } else { Side::Second };
-        number.wrapping_sub(self.numbers[beginner as usize]) < BEGUN_SIZE
+        (self.beyond(beginner, number) as u32) < BEGUN_SIZE
     }
 
     /// Whether it turned out of every end in the record that it was none.
@@ -182,7 +182,9 @@ impl EndRecord {
     /// How far a number of this side is beyond where it was; negative if it is behind.
     #[inline]
     fn beyond(&self, side: Side, number: u32) -> i32 {
-        number.wrapping_sub(self.numbers[side as usize]) as i32
+        // Selected: by an index it would be read from memory that was just written.
+        let [first, second] = self.numbers;
+        number.wrapping_sub(if side == Side::First { first } else { second }) as i32
     }
 
     #[inline]
@@ -237,8 +239,7 @@ impl EndRecord {
 
     /// This record, with an end of this side here.
     fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
-        let mut numbers = self.numbers;
-        numbers[side as usize] = sent;
+        let numbers = with_number(self.numbers, side, sent);
         let head = self.head & !(FOLLOWED_BIT | SUCCEEDED_BIT | 1 << (REPORTED_SHIFT + side as u32));
         EndRecord { head: head | 1 << (ENDED_SHIFT + side as u32), numbers }.stamped(stamp)
     }
@@ -251,6 +252,23 @@ impl EndRecord {
     fn stamped(self, stamp: u64) -> Self {
         EndRecord { head: self.head & !(STAMP_MASK << STAMP_SHIFT) | stamp << STAMP_SHIFT, ..self }
     }
+}
+
+/// The numbers of both sides, with this one of one side.
+#[inline]
+fn with_number([first, second]: [u32; 2], side: Side, number: u32) -> [u32; 2] {
+    if side == Side::First { [number, second] } else { [first, number] }
+}
+
+/// The places of a set that stand for bits, in order.
+#[inline]
+fn each_of(mut places: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = places.trailing_zeros() as usize % WAY_COUNT;
+        let is_there = places != 0;
+        places &= places.wrapping_sub(1);
+        is_there.then_some(place)
+    })
 }
 
 /// The ends. The memory is fixed when it is made.
@@ -302,6 +320,13 @@ impl RecentEnds {
         set.0[at * RECORD_WORDS].load(Relaxed)
     }
 
+    /// The places of a set that have records of this connection, as bits.
+    #[inline]
+    fn places_of(set: &SharedLine, hash: u64) -> u32 {
+        let is_of = |at: usize| u32::from(EndRecord::is_head_of(Self::head(set, at), hash));
+        (0..WAY_COUNT).map(|at| is_of(at) << at).sum()
+    }
+
     #[inline]
     fn stamp(now_ns: i64) -> u64 {
         (now_ns >> STAMP_NS_SHIFT) as u64 & STAMP_MASK
@@ -316,32 +341,35 @@ impl RecentEnds {
 
     /// Records that a side has ended. An end that is near to one of the same connection takes its place if it is behind
     /// it, and one of which it turned out that it was none is forgotten.
+    #[inline]
     pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        let new = EndRecord::new(hash, side, end, stamp);
-        let is_known = (0..WAY_COUNT).any(|at| EndRecord::is_head_of(Self::head(set, at), hash));
-        let has_other = match is_known {
-            true => self.put_beside(hash, side, end, stamp),
-            false => {
-                new.store(Self::way(set, Self::make_way(set, hash, end, stamp)));
+        let has_other = match Self::places_of(set, hash) {
+            0 => {
+                let way = Self::way(set, Self::make_way(set, hash, end, stamp));
+                EndRecord::new(hash, side, end, stamp).store(way);
                 end.is_rst
             }
+            places => Self::put_beside((set, places), hash, side, end, stamp),
         };
         // While the other side has not ended the connection is open, for all that this side's packets show.
         if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
     }
 
-    /// Records the end of a side of a connection of which another is recorded. Returns whether both sides have ended.
-    fn put_beside(&self, hash: u64, side: Side, end: End, stamp: u64) -> bool {
-        let set = self.set(hash);
+    /// Records the end of a side of a connection that has records at these places of its set. Returns whether both
+    /// sides have ended.
+    #[inline]
+    fn put_beside((set, places): (&SharedLine, u32), hash: u64, side: Side, end: End, stamp: u64) -> bool {
         let mut new = EndRecord::new(hash, side, end, stamp);
         let mut place = None;
         let mut is_repeated = false;
         let mut has_other = end.is_rst;
-        for step in 0..WAY_COUNT {
-            let at = Self::in_turn(end, step);
+        let mut steps = Self::steps_to(places, end);
+        while steps != 0 {
+            let at = Self::in_turn(end, steps.trailing_zeros() as usize);
+            steps &= steps - 1;
             let there = EndRecord::load(Self::way(set, at));
-            if !there.is_of(hash) || there.is_begun() {
+            if there.is_begun() {
                 continue;
             }
             let holds = there.holds(side, end);
@@ -376,15 +404,25 @@ impl RecentEnds {
         (step + end.at.sent as usize) % WAY_COUNT
     }
 
+    /// The steps at which [`Self::in_turn`] comes to these places, as bits.
+    #[inline]
+    fn steps_to(places: u32, end: End) -> u32 {
+        (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ((1 << WAY_COUNT) - 1)
+    }
+
     /// The place of a set that makes way for an end.
     #[inline]
     fn oldest(set: &SharedLine, end: End, stamp: u64) -> usize {
-        let age = |at: &usize| match Self::head(set, *at) {
-            0 => STAMP_MASK + 1,
-            head => EndRecord::age_of_head(head, stamp),
-        };
-        // The first of those that are as old.
-        (0..WAY_COUNT).map(|step| Self::in_turn(end, step)).rev().max_by_key(age).unwrap_or(0)
+        let first = Self::in_turn(end, 0);
+        // Of those that are as old it is the first in turn: below the age stands how many come behind it, and then the
+        // place.
+        let oldest = (0..WAY_COUNT).map(|at| {
+            let head = Self::head(set, at);
+            let age = if head == 0 { STAMP_MASK + 1 } else { EndRecord::age_of_head(head, stamp) };
+            let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
+            (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
+        });
+        oldest.max().unwrap_or(0) % WAY_COUNT
     }
 
     /// A place of a set for an end of this connection, that of the oldest. Of another connection nothing stays: with
@@ -454,23 +492,30 @@ impl RecentEnds {
 
     /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
     /// These have then ended, and only what comes late is still compared with them.
-    fn has_begun(&self, set: &SharedLine, hash: u64, side: Side, at: Numbers) -> bool {
-        let has_begun = (0..WAY_COUNT).any(|at_way| {
-            let there = EndRecord::load(Self::way(set, at_way));
-            there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at)
+    #[inline]
+    fn has_begun(&self, (set, places): (&SharedLine, u32), hash: u64, side: Side, at: Numbers) -> bool {
+        let has_begun = each_of(places).any(|place| {
+            let there = EndRecord::load(Self::way(set, place));
+            there.is_begun() && there.is_behind_begun(side, at)
         });
         if has_begun {
-            for at_way in 0..WAY_COUNT {
-                let way = Self::way(set, at_way);
-                let there = EndRecord::load(way);
-                if there.is_of(hash) {
-                    let head = if there.is_begun() { 0 } else { there.head | SUCCEEDED_BIT };
-                    EndRecord { head, ..there }.store(way);
-                }
-            }
-            self.recent.remove(hash);
+            self.succeed(set, hash);
         }
         has_begun
+    }
+
+    /// Records that another connection between the same ends has begun for certain.
+    #[cold]
+    fn succeed(&self, set: &SharedLine, hash: u64) {
+        for at_way in 0..WAY_COUNT {
+            let way = Self::way(set, at_way);
+            let there = EndRecord::load(way);
+            if there.is_of(hash) {
+                let head = if there.is_begun() { 0 } else { there.head | SUCCEEDED_BIT };
+                EndRecord { head, ..there }.store(way);
+            }
+        }
+        self.recent.remove(hash);
     }
 
     /// Whether a packet of this side comes late, or again, behind an end that is recorded of its connection, which may
@@ -492,14 +537,12 @@ impl RecentEnds {
         let stamp = Self::stamp(now_ns);
         let mut is_reported = false;
         let set = self.set(hash);
-        if self.has_begun(set, hash, side, at) {
+        let places = Self::places_of(set, hash);
+        if places == 0 || self.has_begun((set, places), hash, side, at) {
             return false;
         }
-        for at_way in 0..WAY_COUNT {
-            if !EndRecord::is_head_of(Self::head(set, at_way), hash) {
-                continue;
-            }
-            let way = Self::way(set, at_way);
+        for place in each_of(places) {
+            let way = Self::way(set, place);
             let there = EndRecord::load(way);
             if !there.has_ended(side) {
                 continue;

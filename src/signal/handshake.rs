@@ -74,14 +74,14 @@ const _: () = assert!(
 
 /// How many handshakes wait, for each value of the low bits of their connections' hashes. Every packet reads one count.
 struct WaitingCounts {
-    places: Box<[AtomicU8; WAITING_PLACE_COUNT]>,
+    places: [AtomicU8; WAITING_PLACE_COUNT],
     /// Whether several threads write to the cache.
     is_shared: bool,
 }
 
 impl WaitingCounts {
     fn new() -> Self {
-        WaitingCounts { places: Box::new([const { AtomicU8::new(0) }; WAITING_PLACE_COUNT]), is_shared: true }
+        WaitingCounts { places: [const { AtomicU8::new(0) }; WAITING_PLACE_COUNT], is_shared: true }
     }
 
     #[inline]

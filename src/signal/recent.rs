@@ -14,6 +14,8 @@ pub(super) struct RecentConnections {
     /// power of two of places. An empty byte is as one of a connection whose part is zero: to say that it is empty
     /// would cost every packet more than these do.
     places: Box<[AtomicU16]>,
+    /// The bits of a place's index: a packet that reads a place does not work them out.
+    index_mask: usize,
 }
 
 /// Connections of a place.
@@ -22,7 +24,8 @@ const PLACE_SIZE: usize = size_of::<AtomicU16>();
 impl RecentConnections {
     /// An empty set for at least this many connections.
     pub(super) fn new(connection_count: usize) -> Self {
-        RecentConnections { places: (0..Self::place_count(connection_count)).map(|_| AtomicU16::new(0)).collect() }
+        let place_count = Self::place_count(connection_count);
+        RecentConnections { places: (0..place_count).map(|_| AtomicU16::new(0)).collect(), index_mask: place_count - 1 }
     }
 
     /// The memory of a set, in bytes.
@@ -38,7 +41,7 @@ impl RecentConnections {
     /// others.
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU16, u8) {
-        (&self.places[(hash >> u8::BITS) as usize & (self.places.len() - 1)], hash as u8)
+        (&self.places[(hash >> u8::BITS) as usize & self.index_mask], hash as u8)
     }
 
     /// Whether this connection may be in the set. False for nearly all that are not.

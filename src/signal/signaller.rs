@@ -84,13 +84,18 @@ impl SignalCounts {
 /// The places of a stage: as many as a set has bits.
 const STAGE_COUNT: usize = u64::BITS as usize;
 
+/// The kinds that every signaller looks up, as bits.
+const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
+    | 1 << SignalKind::Alive as u8
+    | 1 << SignalKind::Completes as u8
+    | 1 << SignalKind::SynAck as u8
+    | 1 << SignalKind::Rst as u8;
+
 /// What it takes to look a staged signal up.
 #[derive(Clone, Copy, Default)]
 struct StagedLookup {
     quick_hash: u64,
     now_ns: i64,
-    /// How far the sender has come.
-    at: Numbers,
     /// Whether the signal is handed on in any case.
     is_chosen: bool,
 }
@@ -101,8 +106,6 @@ struct StagePlace {
     is_v6: bool,
     /// The signal is looked up in the caches: its kind depends on them, or it changes them.
     needs_lookup: bool,
-    /// The signal is the end of a side.
-    is_end: bool,
 }
 
 /// The contents of a stage, as sets of places.
@@ -118,6 +121,8 @@ struct StageContents {
 struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
     lookups: Box<[StagedLookup; STAGE_COUNT]>,
+    /// How far the senders of the signals have come.
+    numbers: Box<[Numbers; STAGE_COUNT]>,
     count: usize,
     v6: u64,
     to_look_up: u64,
@@ -129,7 +134,8 @@ impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
-        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, ends: 0 }
+        let numbers = Box::new([Numbers::default(); STAGE_COUNT]);
+        Stage { signals, lookups, numbers, count: 0, v6: 0, to_look_up: 0, ends: 0 }
     }
 
     /// Takes the next place, in which `make` builds a signal.
@@ -139,9 +145,20 @@ impl Stage {
         self.lookups[at] = lookup;
         self.v6 |= u64::from(place.is_v6) << at;
         self.to_look_up |= u64::from(place.needs_lookup) << at;
-        self.ends |= u64::from(place.is_end) << at;
         self.count += 1;
         make(&mut self.signals[at])
+    }
+
+    /// Says that the signal for the next place is the end of a side.
+    #[inline(always)]
+    fn mark_end(&mut self) {
+        self.ends |= 1 << (self.count % STAGE_COUNT);
+    }
+
+    /// Says how far the sender of the signal for the next place has come.
+    #[inline(always)]
+    fn place_numbers(&mut self, numbers: Numbers) {
+        self.numbers[self.count % STAGE_COUNT] = numbers;
     }
 
     fn is_full(&self) -> bool {
@@ -161,6 +178,10 @@ impl Stage {
         taken
     }
 
+    fn has_ends(&self) -> bool {
+        self.ends != 0
+    }
+
     /// The places of ends that are not recorded yet; they are to be recorded now.
     fn take_ends(&mut self) -> u64 {
         std::mem::take(&mut self.ends)
@@ -168,6 +189,10 @@ impl Stage {
 
     fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
         &self.lookups
+    }
+
+    fn numbers(&self) -> &[Numbers; STAGE_COUNT] {
+        &self.numbers
     }
 
     fn signals_mut(&mut self) -> &mut [Signal; STAGE_COUNT] {
@@ -288,7 +313,7 @@ pub struct Signaller {
     cache: Arc<HandshakeCache>,
     /// Connections whose SYN came in here. The SYN-ACK may come in at another thread, which may read it only after this
     /// thread has read its answer. So the client's next packet is waited for from the SYN on.
-    seen_syns: Option<HandshakeCache>,
+    seen_syns: Option<Box<HandshakeCache>>,
     ends: Arc<RecentEnds>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
@@ -296,6 +321,8 @@ pub struct Signaller {
     warm_up: Option<Arc<WarmUp>>,
     /// Whether a packet without a flag may be a signal although no handshake waits for it.
     is_watchful: bool,
+    /// The kinds that are always looked up, as bits: a SYN seldom is, and a FIN only if a handshake waits.
+    looked_up: u8,
     hasher: QuickHash,
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
@@ -318,9 +345,11 @@ impl Signaller {
     ) -> Self {
         let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
         let seen_syns = (config.seen_syn_count > 0)
-            .then(|| HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread());
+            .then(|| Box::new(HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread()));
+        let looks_up_syns = config.one_way || seen_syns.is_some();
         let signaller = Signaller {
             is_watchful: false,
+            looked_up: LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8,
             cache,
             ends,
             seen_syns,
@@ -475,18 +504,15 @@ impl Signaller {
         let kind = if is_alive { SignalKind::Alive } else { kind };
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
         let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
-        let is_end = self.is_end(segment, kind);
-        if is_end {
+        if is_end(segment, kind) {
             self.ends.announce(quick_hash);
+            self.stage.mark_end();
         }
-        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
-        let lookup = StagedLookup { quick_hash, now_ns, at: numbers_of(segment), is_chosen };
+        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
+        let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
         let origin = self.origin;
-        let sender = self.stage.push(place, lookup, |slot| {
-            let sender = write_unhashed(segment, parts, now_ns, slot);
-            *slot = slot.from_origin(origin);
-            sender
-        });
+        self.stage.place_numbers(numbers_of(segment));
+        let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, (now_ns, origin), slot));
         if kind == SignalKind::SynAck {
             self.await_staged(quick_hash, sender.other(), Some(isn));
             if !self.ends.is_quiet(quick_hash) {
@@ -505,22 +531,24 @@ impl Signaller {
         }
     }
 
-    /// Whether a packet of this kind is the end of its side. Where it was not seen how much data a FIN has, nothing can
-    /// be said of what comes behind it.
-    #[inline(always)]
-    fn is_end(&self, segment: &TcpSegment, kind: SignalKind) -> bool {
-        kind == SignalKind::Rst || kind == SignalKind::Fin && segment.payload_size.is_some()
+    /// Records the ends that wait in the stage.
+    #[inline]
+    fn record_ends(&mut self) {
+        if self.stage.has_ends() {
+            self.record_staged_ends();
+        }
     }
 
-    /// Records the ends that wait in the stage.
-    fn record_ends(&mut self) {
+    #[inline(never)]
+    fn record_staged_ends(&mut self) {
         places(self.stage.take_ends()).for_each(|at| self.record_end(at));
     }
 
     /// Records the end of a side, at this place of the stage.
     #[inline]
     fn record_end(&mut self, at: usize) {
-        let StagedLookup { quick_hash, now_ns, at: Numbers { sent, acked }, .. } = self.stage.lookups()[at];
+        let StagedLookup { quick_hash, now_ns, .. } = self.stage.lookups()[at];
+        let Numbers { sent, acked } = self.stage.numbers()[at];
         let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
         let is_rst = kind == SignalKind::Rst;
         let at = Numbers { sent: sent.wrapping_add(u32::from(!is_rst)), acked };
@@ -590,16 +618,10 @@ impl Signaller {
         !self.cache.is_idle(quick_hash) || self.may_have_seen_syn(quick_hash)
     }
 
-    /// Whether a signal of this kind is always looked up: a SYN seldom is, and a FIN only if a handshake waits.
+    /// Whether a signal of this kind is always looked up.
     #[inline(always)]
     fn needs_lookup(&self, kind: SignalKind) -> bool {
-        const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
-            | 1 << SignalKind::Alive as u8
-            | 1 << SignalKind::Completes as u8
-            | 1 << SignalKind::SynAck as u8
-            | 1 << SignalKind::Rst as u8;
-        let looks_up_syns = self.config.one_way || self.seen_syns.is_some();
-        (LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8) >> kind as u8 & 1 != 0
+        self.looked_up >> kind as u8 & 1 != 0
     }
 
     /// The signal of a connection that the system knows to be open, with the client's end first in its key.
@@ -613,6 +635,7 @@ impl Signaller {
     }
 
     /// Empties the stage, and hands its signals to `out`.
+    #[inline(never)]
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         let ends = self.stage.take_ends();
         let StageContents { all, v6, to_look_up } = self.stage.take();
@@ -644,7 +667,8 @@ impl Signaller {
     #[inline(always)]
     fn resolve(&mut self, at: usize) -> bool {
         let lookup = self.stage.lookups()[at];
-        let StagedLookup { quick_hash, now_ns, is_chosen, at: numbers } = lookup;
+        let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
+        let numbers = self.stage.numbers()[at];
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
@@ -756,6 +780,13 @@ fn numbers_of(segment: &TcpSegment) -> Numbers {
     Numbers { sent: segment.seq.wrapping_add(segment.payload_size.unwrap_or(0)), acked: segment.ack }
 }
 
+/// Whether a packet of this kind is the end of its side. Where it was not seen how much data a FIN has, nothing can be
+/// said of what comes behind it.
+#[inline(always)]
+fn is_end(segment: &TcpSegment, kind: SignalKind) -> bool {
+    kind == SignalKind::Rst || kind == SignalKind::Fin && segment.payload_size.is_some()
+}
+
 /// The end of the canonical key that sent a segment.
 #[inline]
 fn sender_of(segment: &TcpSegment) -> Side {
@@ -767,21 +798,29 @@ fn sender_of(segment: &TcpSegment) -> Side {
     if is_first { Side::First } else { Side::Second }
 }
 
-/// Writes the signal of a segment into its slot, all but the hash, and returns which end sent it.
+/// Writes the signal of a segment that came at this time from there into its slot, all but the hash, and returns which
+/// end sent it.
 #[inline(always)]
-fn write_unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
+fn write_unhashed(
+    segment: &TcpSegment,
+    parts: SignalParts,
+    (now_ns, origin): (i64, Origin),
+    slot: &mut Signal,
+) -> Side {
     let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
     let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
     let has_data = parts.kind == SignalKind::Syn && segment.payload_size.is_some_and(|size| size > 0);
     match segment.addresses {
         Addresses::V4 { src, dst } => {
             let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
-            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment).with_data(has_data);
+            let signal = Signal::new(&key, hash, SignalParts { sender, ..parts });
+            *slot = signal.at(moment).with_data(has_data).from_origin(origin);
             sender
         }
         Addresses::V6 { src, dst } => {
             let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
-            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment).with_data(has_data);
+            let signal = Signal::new(&key, hash, SignalParts { sender, ..parts });
+            *slot = signal.at(moment).with_data(has_data).from_origin(origin);
             sender
         }
     }

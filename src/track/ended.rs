@@ -94,12 +94,14 @@ pub(super) struct EndedConnections {
     records: HashedWords<1>,
     /// The tick at which the ages of all were looked at last.
     aged_at: u64,
+    /// Whether there may be any: of an empty table nothing grows old, and its memory is not touched.
+    is_used: bool,
 }
 
 impl EndedConnections {
     /// A table for at least this many.
     pub(super) fn new(connection_count: usize) -> Self {
-        EndedConnections { records: HashedWords::new(connection_count), aged_at: 0 }
+        EndedConnections { records: HashedWords::new(connection_count), aged_at: 0, is_used: false }
     }
 
     /// The memory of a table for this many, in bytes.
@@ -115,6 +117,7 @@ impl EndedConnections {
 
     /// Records that a connection has ended now, in place of what was recorded of one with the same key.
     pub(super) fn put(&mut self, hash: ConnectionHash, ended: Ended, now: u64) {
+        self.is_used = true;
         let word = ended.to_word(now);
         match self.records.find(hash) {
             Some(place) => self.records.set(place, word),
@@ -135,6 +138,9 @@ impl EndedConnections {
         // After a leap the ticks of the ends say nothing: all were before it.
         let is_leap = now.saturating_sub(self.aged_at) >= OLD_TICKS;
         self.aged_at = now;
+        if !self.is_used {
+            return;
+        }
         self.records.update(|word| {
             let is_old = is_leap || now.wrapping_sub(word >> END_SHIFT) & TICK_MASK >= OLD_TICKS;
             word | u64::from(is_old) << OLD_SHIFT
@@ -194,6 +200,7 @@ impl EndedConnections {
     ///
     /// The bytes do not encode a table of this size.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.is_used = true;
         self.aged_at = decoder.count()?;
         self.records.restore(decoder)
     }

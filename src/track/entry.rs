@@ -96,6 +96,21 @@ impl ConnectionState {
         (ConnectionState::SynRecv as u8..=ConnectionState::AnsweredUnseenServerFin as u8).contains(&(self as u8))
     }
 
+    /// The state of a connection that was answered, once its client has answered in turn.
+    #[must_use]
+    #[inline]
+    pub fn answered_by_client(self) -> Option<Self> {
+        match self {
+            ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen => {
+                Some(ConnectionState::Established)
+            }
+            ConnectionState::SynRecvServerFin
+            | ConnectionState::SynRecvLateServerFin
+            | ConnectionState::AnsweredUnseenServerFin => Some(ConnectionState::EstablishedServerFin),
+            _ => None,
+        }
+    }
+
     /// Whether the handshake is not complete.
     #[must_use]
     #[inline]

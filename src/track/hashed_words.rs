@@ -60,11 +60,15 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
 
     /// Where the word of a connection is, if there is one.
     pub(super) fn find(&self, hash: ConnectionHash) -> Option<WordPlace> {
-        let is_there = |place: &WordPlace| {
-            let words = &self.sets[place.set].0;
-            words[place.at] == hash.to_bits() && words[place.at + 1] != 0
-        };
-        self.sets_of(hash).into_iter().flat_map(Self::places).find(is_there)
+        for set in self.sets_of(hash) {
+            let words = &self.sets[set].0;
+            for place in Self::places(set) {
+                if words[place.at] == hash.to_bits() && words[place.at + 1] != 0 {
+                    return Some(place);
+                }
+            }
+        }
+        None
     }
 
     fn places(set: usize) -> impl Iterator<Item = WordPlace> {
@@ -86,21 +90,32 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
     /// Adds the word of a connection that has none: in the emptiest of its sets, or where all are full in place of the
     /// word with the greatest `age`, which is returned.
     pub(super) fn insert(&mut self, hash: ConnectionHash, word: u64, age: impl Fn(u64) -> u64) -> Option<u64> {
-        let (mut chosen, mut best) = (WordPlace { set: 0, at: 0 }, None);
+        let (mut chosen, mut most_free) = (None, 0);
         for set in self.sets_of(hash) {
-            let free_count = Self::places(set).filter(|place| self.get(*place) == 0).count();
-            for place in Self::places(set) {
-                let there = self.get(place);
-                let fitness = if there == 0 { (free_count, 0) } else { (0, age(there)) };
-                if best.is_none_or(|best| fitness > best) {
-                    (chosen, best) = (place, Some(fitness));
-                }
+            let words = &self.sets[set].0;
+            let free_count = Self::places(set).filter(|place| words[place.at + 1] == 0).count();
+            if free_count > most_free {
+                most_free = free_count;
+                chosen = Self::places(set).find(|place| words[place.at + 1] == 0);
             }
         }
+        let chosen = chosen.unwrap_or_else(|| self.oldest(hash, age));
         let before = self.get(chosen);
         self.sets[chosen.set].0[chosen.at] = hash.to_bits();
         self.set(chosen, word);
         (before != 0).then_some(before)
+    }
+
+    /// The place of the word with the greatest `age` in the sets of a connection, the first of those that are as old.
+    fn oldest(&self, hash: ConnectionHash, age: impl Fn(u64) -> u64) -> WordPlace {
+        let (mut oldest, mut oldest_age) = (WordPlace { set: 0, at: 0 }, None);
+        for place in self.sets_of(hash).into_iter().flat_map(Self::places) {
+            let age = Some(age(self.get(place)));
+            if age > oldest_age {
+                (oldest, oldest_age) = (place, age);
+            }
+        }
+        oldest
     }
 
     /// All words.

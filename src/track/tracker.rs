@@ -723,6 +723,7 @@ impl Tracker {
 
     /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs and RSTs, and records it as
     /// ended.
+    #[inline]
     fn end(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, has_fin: [bool; 2], has_rst: [bool; 2]) {
         self.ended.put(signal.hash(), Ended::of(entry, has_fin, has_rst), self.now);
         self.filter.take_seen(slot);
@@ -1021,6 +1022,11 @@ impl Tracker {
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
+        let is_own = entry.client == parts.sender && entry.short_isn == short_isn;
+        // Nearly all are the answer to the one SYN-ACK.
+        if is_own && let Some(state) = entry.state.answered_by_client() {
+            return self.open(signal, slot, FilterEntry { state, ..entry });
+        }
         if entry.state.is_established()
             && entry.short_isn != short_isn
             && self.judge(signal, parts, Some(&entry)) != Verdict::Uncontested
@@ -1031,7 +1037,7 @@ impl Tracker {
             return self.replace(signal, (slot, entry), rival, false);
         }
         match entry.state {
-            ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
+            ConnectionState::SynSent if is_own => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
             }
             ConnectionState::SynSent if entry.client == parts.sender => self.begin_anew(signal, parts, Some(slot)),
@@ -1091,12 +1097,7 @@ impl Tracker {
         }
         let one_way_allowed = self.one_way < self.config.one_way_max;
         let state = match entry.state {
-            ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen
-                if from_client =>
-            {
-                ConnectionState::Established
-            }
-            state if state.is_answered() && from_client => ConnectionState::EstablishedServerFin,
+            state if from_client && let Some(answered) = state.answered_by_client() => answered,
             ConnectionState::SynSent if from_client && one_way_allowed => ConnectionState::OneWayClient,
             // The answer to a SYN-ACK that is still on its way here, from another capture thread.
             ConnectionState::SynSent if from_client && entry.short_isn == FilterEntry::short_isn(parts.isn) => {

@@ -4,7 +4,7 @@ use std::io::{self, Cursor, ErrorKind, Read, Write};
 use std::path::Path;
 
 use crate::capture::byte_order::ByteOrder;
-use crate::capture::{PacketSource, Replay};
+use crate::capture::{Packet, PacketSource, Replay};
 use crate::error::Error;
 
 /// The number of a link type that flowpeel will never read: it is the user's own.
@@ -221,7 +221,8 @@ pub(super) fn wire_sizes(bytes: &[u8]) -> Vec<usize> {
     while let Some(packet) = replay.next_packet().expect("a good capture") {
         one_by_one.push(packet.wire_size);
     }
-    open().each_packet(u64::MAX, |packet| together.push(packet.wire_size)).expect("a good capture");
+    let mut sink = |packet: &Packet<'_>| together.push(packet.wire_size);
+    open().each_packet(u64::MAX, &mut sink).expect("a good capture");
     assert_eq!(one_by_one, together);
     one_by_one
 }
