@@ -93,6 +93,14 @@ pub struct ArchivedFlow {
     pub start_is_bound: bool,
 }
 
+impl ArchivedFlow {
+    /// The number of the connection, the same on all its lines.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        flow_id(self.client, self.server, self.vlan, self.start_ns)
+    }
+}
+
 /// Appends the line of a connection of an archive, with its newline.
 pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let mut times = TimeFormatter::default();
@@ -136,7 +144,8 @@ pub enum Change {
 }
 
 impl Change {
-    fn name(self) -> &'static str {
+    /// Its name in output.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Change::Opened => "opened",
             Change::Closed => "closed",
@@ -167,7 +176,7 @@ pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event:
     line.extend_from_slice(b"\",\"seq\":");
     number(line, *sequence);
     line.extend_from_slice(b",\"flow_id\":");
-    number(line, flow_id(flow.client, flow.server, flow.vlan, flow.start_ns));
+    number(line, flow.id());
     line.push(b',');
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
