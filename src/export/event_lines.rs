@@ -222,7 +222,8 @@ mod tests {
                 lines.append_loss(&mut line, 5, &event);
                 assert_eq!(LoggedLine::read(&line).unwrap().about, Logged::Loss(17));
                 line.clear();
-                lines.append_gap(&mut line, &Gap { start: &lines.time(0), end_ns: flow.end_ns, sequence: 18 });
+                let start = lines.time(0);
+                lines.append_gap(&mut line, &Gap { start: &start, end_ns: flow.end_ns, sequence: 18 });
                 assert_eq!(LoggedLine::read(&line), None);
             }
         }
