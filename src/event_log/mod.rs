@@ -21,7 +21,8 @@ use crate::archive::{ARCHIVE_BLOCK_ENTRIES_MAX, Ages, Entry, Order, in_parts};
 use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::export::{ArchivedFlow, Change, FlowEvent};
-use crate::list::List;
+use crate::flow::AnyKey;
+use crate::list::{List, Nat, TranslationSource};
 use crate::metrics::EventCounts;
 use crate::queue::WhenFull;
 use crate::record::{self, Ending, Inlet, Message, Outlet, Received, Record, Remembered, SaveCuts, SaveHandle};
@@ -85,6 +86,8 @@ enum Command {
     Open(Vec<Entry>),
     /// The state of the run is saved at the cut of this number; the log's part of it is wanted.
     Save(u64, Sender<Vec<u8>>),
+    /// Who knows the names of translated connections.
+    Translations(Arc<dyn TranslationSource>),
     /// The run has ended.
     Finish,
 }
@@ -132,6 +135,7 @@ impl EventLog {
         let mut events = EventWriter {
             shape,
             ages,
+            translations: None,
             outputs,
             dropped,
             dropped_before: 0,
@@ -191,6 +195,11 @@ impl EventLog {
         if list.header.is_last && !self.is_live {
             in_parts(list, |entries| self.send(Command::Open(entries)));
         }
+    }
+
+    /// Names the translated connections from now on.
+    pub fn set_translations(&self, translations: Arc<dyn TranslationSource>) {
+        self.send(Command::Translations(translations));
     }
 
     fn send(&self, command: Command) {
@@ -253,6 +262,7 @@ impl Worker {
     fn command(&mut self, command: Command) {
         match command {
             Command::Ages(ages) => self.events.ages = ages,
+            Command::Translations(translations) => self.events.translations = Some(translations),
             Command::Open(entries) => {
                 self.drain();
                 if !self.is_stopped.load(Ordering::Relaxed) {
@@ -291,6 +301,7 @@ impl Worker {
 struct EventWriter {
     shape: Shape,
     ages: Ages,
+    translations: Option<Arc<dyn TranslationSource>>,
     outputs: Vec<Output>,
     /// How many records the queue had no room for, and how many of them are counted.
     dropped: Arc<AtomicU64>,
@@ -311,19 +322,28 @@ impl EventWriter {
         };
         let flow = ArchivedFlow::from(&entry);
         let reason = flow.reason.filter(|_| change == Change::Closed);
-        self.event(change, ArchivedFlow { reason, ..flow });
+        self.event(change, entry.key, ArchivedFlow { reason, ..flow });
     }
 
     /// Writes that a connection is open at the end of the input.
     fn unfinished(&mut self, entry: &Entry) {
-        self.event(Change::Unfinished, ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) });
+        let flow = ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) };
+        self.event(Change::Unfinished, entry.key, flow);
     }
 
-    fn event(&mut self, change: Change, flow: ArchivedFlow) {
+    /// The other name of a connection, if it is translated and that is known.
+    fn nat_of(&self, key: &AnyKey) -> Option<Nat> {
+        let mut nat = None;
+        self.translations.iter().for_each(|names| names.with_current(&mut |names| nat = names.name_of(key)));
+        nat
+    }
+
+    fn event(&mut self, change: Change, key: AnyKey, flow: ArchivedFlow) {
         let newly_dropped = self.newly_dropped();
+        let nat = self.nat_of(&key);
         for output in &mut self.outputs {
             output.skip(newly_dropped);
-            output.put(&FlowEvent { change, flow, sequence: 0 });
+            output.put(&FlowEvent { change, flow, sequence: 0, nat });
             if !self.is_live && output.is_nearly_full() {
                 output.wait(PATIENCE, &mut *self.warn);
             }

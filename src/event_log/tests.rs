@@ -125,7 +125,9 @@ fn a_receiver_that_comes_back_sees_what_it_has_missed() {
     let mut next = 1;
     let [found_before, said_before] = count(&first, &mut next);
     let again: Value = serde_json::from_str(second.lines().next().unwrap()).unwrap();
-    let again = again["seq"].as_u64().or_else(|| Some(again["flow_loss"]["seq"].as_u64()? - again["flow_loss"]["lost"].as_u64()?));
+    let again = again["seq"]
+        .as_u64()
+        .or_else(|| Some(again["flow_loss"]["seq"].as_u64()? - again["flow_loss"]["lost"].as_u64()?));
     let missed = again.unwrap() - next;
     next += missed;
     let [found, said] = count(&second, &mut next);

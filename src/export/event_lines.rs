@@ -206,7 +206,7 @@ mod tests {
                 midstream: true,
                 start_is_bound: false,
             };
-            let event = FlowEvent { change, flow, sequence: 17 };
+            let event = FlowEvent { change, flow, sequence: 17, nat: None };
             for (mut lines, sequence) in [(EventLines::own(), Some(17)), (EventLines::eve(), None)] {
                 let mut line = Vec::new();
                 lines.append(&mut line, &event);

@@ -109,9 +109,10 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, &mut times, flow, flow.reason.is_some());
+    line.extend_from_slice(b"}\n");
 }
 
-/// Appends what is known of the course of a connection, and the end of the line.
+/// Appends what is known of the course of a connection.
 fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, has_ended: bool) {
     start(line, times, flow.start_ns);
     if has_ended {
@@ -127,7 +128,7 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
     }
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
-    line.extend_from_slice(b"}}\n");
+    line.push(b'}');
 }
 
 /// What happened to a connection.
@@ -164,11 +165,13 @@ pub struct FlowEvent {
     pub flow: ArchivedFlow,
     /// The number of the event, from 1.
     pub sequence: u64,
+    /// The other name of a translated connection, where that is known.
+    pub nat: Option<Nat>,
 }
 
 /// Appends the line of an event, with its newline.
 pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event: &FlowEvent) {
-    let FlowEvent { change, flow, sequence } = event;
+    let FlowEvent { change, flow, sequence, nat } = event;
     let time = times.rfc3339(flow.end_ns);
     begin(line, time.as_str(), "flow");
     line.extend_from_slice(b"\"change\":\"");
@@ -181,6 +184,10 @@ pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event:
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, times, flow, *change == Change::Closed);
+    if let Some(nat) = nat {
+        other_name(line, nat);
+    }
+    line.extend_from_slice(b"}\n");
 }
 
 /// The state of a connection that has ended.

