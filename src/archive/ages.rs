@@ -44,7 +44,7 @@ impl Ages {
     }
 
     /// Encodes them for a saved state.
-    pub(super) fn save(&self, encoder: &mut Encoder) {
+    pub(crate) fn save(&self, encoder: &mut Encoder) {
         encoder.option(self.whole_at, Encoder::i64);
         // In an order that is no map's: equal runs have equal states.
         let mut starts: Vec<_> = self.starts.iter().collect();
@@ -57,7 +57,7 @@ impl Ages {
     }
 
     /// Decodes what was saved.
-    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+    pub(crate) fn saved(decoder: &mut Decoder) -> Result<Self> {
         let mut ages = Ages { whole_at: decoder.option(Decoder::i64)?, starts: AHashMap::new() };
         for _ in 0..decoder.length(1 + size_of::<i64>(), ARCHIVE_AGES_MAX)? {
             ages.starts.insert(AnyKey::saved(decoder)?, decoder.i64()?);

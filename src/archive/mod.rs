@@ -47,5 +47,5 @@ pub use log::RecoveredLog;
 pub(crate) use order::Order;
 pub use resume::SavedRun;
 pub use segment::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
-pub use thread::{Archive, SaveHandle, Summary};
+pub use thread::{Archive, Summary};
 pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

@@ -50,8 +50,9 @@ impl Order {
         Order { sorter: sorts.then(Sorter::new), sent: [0; PARTITION_COUNT], ready: Vec::new() }
     }
 
-    /// Takes what came out of the queue, and gives its block back.
-    pub(crate) fn take(&mut self, message: Message, outlet: &Outlet) {
+    /// Takes what came out of the queue, and gives its block back. Returns whether what is ready now is all up to a cut
+    /// at which the state of the run is saved.
+    pub(crate) fn take(&mut self, message: Message, outlet: &Outlet) -> bool {
         match (message, &mut self.sorter) {
             (Message::Records(block), Some(sorter)) => {
                 let partition = block.partition();
@@ -62,16 +63,19 @@ impl Order {
                 });
                 sorter.add(partition, placed);
                 outlet.recycle(block);
+                false
             }
             (Message::Records(block), None) => {
                 self.ready.extend_from_slice(block.records());
                 outlet.recycle(block);
+                false
             }
             (Message::Cut { partition, saves }, Some(sorter)) => {
-                let sorted = sorter.cut(partition, saves).into_iter().flat_map(|(sorted, _)| sorted);
-                self.ready.extend(sorted.map(|placed| placed.record));
+                let Some((sorted, saves)) = sorter.cut(partition, saves) else { return false };
+                self.ready.extend(sorted.iter().map(|placed| placed.record));
+                saves
             }
-            (Message::Cut { .. }, None) => {}
+            (Message::Cut { .. }, None) => false,
         }
     }
 

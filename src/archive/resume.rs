@@ -13,22 +13,19 @@ use crate::archive::{Entry, Fate};
 use crate::disk::whole_file::sync_directory_of;
 use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
+use crate::record::Remembered;
 use ahash::RandomState;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::{fs, io};
 
-/// The most connections that a live archive remembers from behind the save point: at a save a minute, those of 8,000
-/// endings a second over two minutes.
-const ARCHIVE_RECORDED_MAX: usize = 1 << 20;
-
 /// A run that saves its state, as its archive knows it.
 #[derive(Clone, Debug)]
 pub struct SavedRun {
     /// The number of the run among those that write to the archive.
     pub number: NonZeroU64,
-    /// What [`SaveHandle::save`](crate::archive::SaveHandle::save) gave for the state that the run continues from;
+    /// What [`SaveHandle::save`](crate::record::SaveHandle::save) gave for the state that the run continues from;
     /// `None` if no state was saved yet.
     pub part: Option<Vec<u8>>,
 }
@@ -126,38 +123,35 @@ pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()
 
 /// The connections that a live archive has from behind the save point.
 pub(super) struct Recorded {
-    /// The hashes of their keys and starts, in order, and whether the connection has come again.
-    hashes: Vec<(u64, bool)>,
+    /// By the hashes of their keys and starts.
+    connections: Remembered,
     hasher: RandomState,
-    /// How many there are beyond those that are remembered.
-    pub(super) surplus_count: u64,
 }
 
 impl Recorded {
-    /// The memory in bytes that it takes at most.
-    pub(super) const SIZE_MAX: u64 = (ARCHIVE_RECORDED_MAX * size_of::<(u64, bool)>()) as u64;
-
     /// The connections in segments from `first` on. Damaged segments give what can be read of them.
     pub(super) fn of(directory: &Path, first: u32) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(directory).because(error);
         let inventory = Inventory::of(directory).map_err(cannot)?;
-        let mut recorded = Recorded { hashes: Vec::new(), hasher: RandomState::new(), surplus_count: 0 };
+        let mut recorded = Recorded { connections: Remembered::default(), hasher: RandomState::new() };
         for number in inventory.segments.range(first..).rev().map(|(number, _)| *number) {
             let path = FileName::Segment(number).path_in(directory);
             let end = Segment::open(&path, number).ok().map(|segment| segment.trailer().filters_offset);
             scan_file(&path, number, end, |block| block.iter().for_each(|entry| recorded.remember(entry)))?;
         }
-        recorded.hashes.sort_unstable();
+        recorded.connections.sort();
         Ok(recorded)
     }
 
     fn remember(&mut self, entry: &Entry) {
-        if entry.fate == Fate::Open {
-        } else if self.hashes.len() < ARCHIVE_RECORDED_MAX {
-            self.hashes.push((self.hash(entry), false));
-        } else {
-            self.surplus_count += 1;
+        if entry.fate != Fate::Open {
+            self.connections.remember(self.hash(entry));
         }
+    }
+
+    /// How many there are beyond those that are remembered.
+    pub(super) fn surplus_count(&self) -> u64 {
+        self.connections.surplus_count
     }
 
     fn hash(&self, entry: &Entry) -> u64 {
@@ -166,11 +160,7 @@ impl Recorded {
 
     /// Whether the archive has this connection, which has ended once more. Each is met once.
     pub(super) fn meets(&mut self, entry: &Entry) -> bool {
-        let hash = self.hash(entry);
-        let at = self.hashes.partition_point(|(other, _)| *other < hash);
-        let equal = self.hashes[at..].iter_mut().take_while(|(other, _)| *other == hash);
-        let unmet = equal.into_iter().find(|(_, is_met)| !is_met);
-        unmet.map(|(_, is_met)| *is_met = true).is_some()
+        self.connections.meets(self.hash(entry))
     }
 }
 

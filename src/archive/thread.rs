@@ -13,9 +13,8 @@ use crate::archive::writer::{OpenList, Origin};
 use crate::archive::{ArchiveConfig, Entry, Recovery, SavedRun, Writer, Written};
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
-use crate::record::{self, Inlet, Message, Outlet};
-use crossbeam::channel::{Receiver, Sender, bounded, never, select};
-use std::collections::VecDeque;
+use crate::record::{self, Inlet, Message, Outlet, Received, Remembered, SaveCuts, SaveHandle};
+use crossbeam::channel::{Receiver, Sender, bounded, never};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,21 +47,6 @@ pub(super) enum Command {
 
 /// The number of a save in a run, from 0.
 type Mark = u64;
-
-/// The archive's part in saving the state of a run.
-#[derive(Clone, Debug)]
-pub struct SaveHandle(Sender<Command>);
-
-impl SaveHandle {
-    /// The archive's part of the state that is saved at the save of this number, from 0. It comes when everything up to
-    /// there is on the disk. If the archive has failed nothing comes and the channel closes.
-    #[must_use]
-    pub fn save(&self, mark: u64) -> Receiver<Vec<u8>> {
-        let (sender, receiver) = bounded(1);
-        drop(self.0.send(Command::Save(mark, sender)));
-        receiver
-    }
-}
 
 /// What an archive has done in a run.
 #[derive(Debug, Default)]
@@ -116,7 +100,7 @@ impl Archive {
         let origin = run.map(|run| Origin { run: run.number, repeats_from: (!is_live).then_some(segment) });
         let (writer, mut recovery) = Writer::open_for(directory, config, origin)?;
         let recorded = point.as_ref().filter(|_| is_live).map(|_| Recorded::of(directory, segment)).transpose()?;
-        recovery.unremembered = recorded.as_ref().map_or(0, |recorded| recorded.surplus_count);
+        recovery.unremembered = recorded.as_ref().map_or(0, |recorded| recorded.surplus_count());
         let (inlet, outlet) = record::queue(when_full);
         let (commands, received) = bounded(ARCHIVE_OPEN_CHUNKS_MAX);
         let has_failed = Arc::new(AtomicBool::new(false));
@@ -129,8 +113,7 @@ impl Archive {
             ages: point.map(|point| point.ages).unwrap_or_default(),
             recorded,
             repeated: 0,
-            save_segments: VecDeque::new(),
-            saves_passed: 0,
+            save_segments: SaveCuts::new(),
             open_list: None,
             index: IndexThread::start(directory)?,
             waiting_since: None,
@@ -149,7 +132,7 @@ impl Archive {
         let entries_max = config.segment_entries_max();
         let segment_size = entries_max * (size_of::<Entry>() + 2 * size_of::<u128>());
         let open_size = ARCHIVE_OPEN_CHUNKS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
-        let recorded_size = if saves_live { Recorded::SIZE_MAX } else { 0 };
+        let recorded_size = if saves_live { Remembered::SIZE_MAX } else { 0 };
         (record::size() + segment_size + open_size) as u64 + IndexThread::memory_size(entries_max) + recorded_size
     }
 
@@ -162,7 +145,12 @@ impl Archive {
     /// What gives the archive's part of saved states.
     #[must_use]
     pub fn save_handle(&self) -> SaveHandle {
-        SaveHandle(self.commands.clone())
+        let commands = self.commands.clone();
+        SaveHandle::new(move |mark| {
+            let (sender, receiver) = bounded(1);
+            drop(commands.send(Command::Save(mark, sender)));
+            receiver
+        })
     }
 
     /// Whether the archive can no longer be written to. [`Self::finish`] returns the reason.
@@ -214,10 +202,8 @@ struct Worker {
     recorded: Option<Recorded>,
     /// How many of them have ended once more.
     repeated: u64,
-    /// In a replay, the segments that began at the cuts of saves, of those that were not asked for yet.
-    save_segments: VecDeque<u32>,
-    /// How many saves came before these.
-    saves_passed: Mark,
+    /// In a replay, the segments that began at the cuts of saves.
+    save_segments: SaveCuts<u32>,
     /// Live, the segment that was being filled at the save before.
     segment_before: u32,
     open_list: Option<OpenList>,
@@ -234,22 +220,15 @@ impl Worker {
         // What earlier runs left without an index, and what was recovered, is indexed now.
         self.writer.take_sealed();
         self.index.submit_missing();
+        let (messages, commands) = (self.outlet.messages().clone(), self.commands.clone());
         loop {
-            let messages = self.outlet.messages().clone();
-            let commands = self.commands.clone();
-            let timeout =
+            let time =
                 self.waiting_since.map_or_else(never, |since| crossbeam::channel::at(since + ARCHIVE_FLUSH_DELAY));
-            select! {
-                recv(messages) -> message => message.into_iter().for_each(|message| self.message(message)),
-                recv(commands) -> command => {
-                    // What was recorded before the command was sent comes before it.
-                    messages.try_iter().take(messages.len()).for_each(|message| self.message(message));
-                    match command {
-                        Ok(Command::Finish) | Err(_) => break,
-                        Ok(command) => self.command(command),
-                    }
-                }
-                recv(timeout) -> _ => self.flush(),
+            match record::receive(&messages, &commands, &time, |message| self.message(message)) {
+                Received::Records => {}
+                Received::Command(Some(Command::Finish) | None) => break,
+                Received::Command(Some(command)) => self.command(command),
+                Received::Time => self.flush(),
             }
         }
         self.flush();
@@ -304,7 +283,7 @@ impl Worker {
         let mut done = self.writer.add(sorted);
         if saves {
             done = done.and_then(|()| self.writer.seal());
-            self.save_segments.push_back(self.writer.number());
+            self.save_segments.push(self.writer.number());
         }
         self.take_down(done);
         self.index.submit(self.writer.take_sealed());
@@ -317,10 +296,7 @@ impl Worker {
             // A partition may have been ahead of the save, but none by so much as from this save to the next.
             Some(std::mem::replace(&mut self.segment_before, self.writer.number()))
         } else {
-            while self.saves_passed < mark && self.save_segments.pop_front().is_some() {
-                self.saves_passed += 1;
-            }
-            self.save_segments.front().copied()
+            self.save_segments.of(mark).copied()
         };
         if let Some(segment) = segment.filter(|_| self.error.is_none()) {
             drop(reply.send(SavePoint::encode(segment, &self.ages)));

@@ -3,10 +3,10 @@
 use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
+use crate::engine::Saving;
 use crate::error::{Error, Result};
-use crate::event_log::{Destination, EventLog, EventLogConfig, Place, Rotation};
+use crate::event_log::{Destination, EventLog, EventLogConfig, Place, Rotation, SavedLog};
 use crate::export::Keep;
 use crate::metrics::EventCounts;
 use clap::Args;
@@ -49,7 +49,7 @@ impl EventOptions {
     /// # Errors
     ///
     /// They contradict each other, or other options.
-    pub(super) fn check(&self, lists: &Lists, state: &State) -> Result<()> {
+    pub(super) fn check(&self, lists: &Lists) -> Result<()> {
         self.rotation()?;
         for (index, destination) in self.events.iter().enumerate() {
             if self.events[..index].iter().any(|other| other.place == destination.place) {
@@ -61,26 +61,21 @@ impl EventOptions {
                 "lists and events cannot both be on standard output: give lists a directory with --out",
             ));
         }
-        if !self.events.is_empty() && state.directory().is_some() {
-            let what =
-                "--events does not continue where a saved state was: leave out --state, or take --archive, which does";
-            return Err(Error::new(what));
-        }
         Ok(())
     }
 
     /// The memory that events take, in bytes.
-    pub(super) fn memory_size(&self) -> u64 {
-        if self.events.is_empty() { 0 } else { EventLog::memory_size(self.events.len()) }
+    pub(super) fn memory_size(&self, is_live: bool, saves: bool) -> u64 {
+        if self.events.is_empty() { 0 } else { EventLog::memory_size(&self.events, is_live, saves) }
     }
 
-    /// Starts the log, if there is to be one. SIGHUP has its files opened anew: call this before other threads are
-    /// started and signals are caught.
+    /// Starts the log, if there is to be one. If the run saves its state, every state holds the log's part from now on.
+    /// SIGHUP has its files opened anew: call this before other threads are started and signals are caught.
     ///
     /// # Errors
     ///
-    /// A destination cannot be opened, or a thread not started.
-    pub(super) fn start(&self, is_live: bool, counts: Arc<EventCounts>, voice: Voice) -> Result<Option<EventLog>> {
+    /// A destination cannot be opened, the log is not the one that belongs to the state, or a thread cannot be started.
+    pub(super) fn start(&self, run: EventRun, saving: Option<&mut Saving>, voice: Voice) -> Result<Option<EventLog>> {
         if self.events.is_empty() {
             return Ok(None);
         }
@@ -93,17 +88,33 @@ impl EventOptions {
                 report::warning(&error.to_string());
             }
         };
-        EventLog::start(EventLogConfig {
+        let EventRun { is_live, counts, is_stopped } = run;
+        let saved = saving.as_ref().map(|saving| Ok(SavedLog { part: saving.part_of_events()?, is_stopped }));
+        let log = EventLog::start(EventLogConfig {
             destinations: self.events.clone(),
             openings: self.events_open,
             rotation: self.rotation()?,
             is_live,
+            saved: saved.transpose()?,
             reopens,
             counts,
             warn: Box::new(warn),
-        })
-        .map(Some)
+        })?;
+        if let Some(saving) = saving {
+            saving.set_events(log.save_handle(), log.beginning())?;
+        }
+        Ok(Some(log))
     }
+}
+
+/// The run that a log is of.
+pub(super) struct EventRun {
+    /// Whether it is live.
+    pub(super) is_live: bool,
+    /// Where it is counted what was written and lost.
+    pub(super) counts: Arc<EventCounts>,
+    /// Set when a replay stops before the end of its input.
+    pub(super) is_stopped: Arc<AtomicBool>,
 }
 
 /// Prints how many events were lost, if any were, and returns whether none was.

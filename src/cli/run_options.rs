@@ -64,7 +64,7 @@ impl RunOptions {
         self.state.check(every, keeps_secret)?;
         archive::check_directories(&self.state, &self.lists, &self.archive)?;
         self.archive.check(&self.lists)?;
-        self.events.check(&self.lists, &self.state)?;
+        self.events.check(&self.lists)?;
         if self.lists.snapshot_directory().is_some() && !keeps_secret {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is drawn at every start: make one with flowpeel keygen \
@@ -79,7 +79,7 @@ impl RunOptions {
             snapshots: self.lists.snapshots(router, run),
             saves_state,
             archive_size: self.archive.memory_size(is_live && saves_state)?,
-            event_log_size: self.events.memory_size(),
+            event_log_size: self.events.memory_size(is_live, saves_state),
             ..config
         })
     }

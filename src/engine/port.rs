@@ -527,6 +527,7 @@ impl<T: Timekeeper> Port<T> {
         end.saves = true;
         let mut encoder = Encoder::default();
         encoder.u64(self.packets);
+        encoder.u64(self.next_cut.unwrap_or(0));
         encoder.u64(self.lost);
         encoder.counts(self.unusable);
         let Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, .. } = self.marked;
@@ -561,6 +562,8 @@ impl Port<PacketTime> {
     pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let mut decoder = Decoder::new(bytes);
         self.packets = decoder.count()?;
+        let next_cut = decoder.count()?;
+        self.next_cut = self.next_cut.map(|_| next_cut);
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
         let [packets, dropped, unusable, cut, unopened, handshakes_lost] = decoder.counts()?;

@@ -4,6 +4,7 @@
 //! What stands in it is never changed or cut: somebody may be reading along.
 
 use crate::error::{Error, Result};
+use crate::event_log::read_back::FilePlace;
 use crate::export::rfc3339;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -32,24 +33,60 @@ pub(super) struct EventFile {
     /// The period of [`Rotation::age`] that the file is of, since its first event.
     period: Option<i64>,
     checked: Instant,
+    /// Whether what is left behind has to be on the disk, because a state that is saved later takes it to be there.
+    syncs: bool,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) cut: CutLine,
+    /// Whether the state of the run is saved.
+    pub(super) syncs: bool,
 }
 
 impl EventFile {
-    /// Opens the file to be appended to, and makes it if there is none. What an earlier run left of a line becomes a
-    /// line of its own.
+    /// Opens the file to be appended to, and makes it if there is none.
     ///
     /// # Errors
     ///
     /// It cannot be opened.
-    pub(super) fn open(path: &Path, rotation: Rotation) -> Result<Self> {
+    pub(super) fn open(path: &Path, rotation: Rotation, opening: Opening) -> Result<Self> {
         let cannot = |error| Error::new("cannot open the file of events").in_file(path).because(error);
-        let (file, size) = open(path).map_err(cannot)?;
-        Ok(EventFile { path: path.to_owned(), file, rotation, size, period: None, checked: Instant::now() })
+        let (file, size) = open(path, opening.cut).map_err(cannot)?;
+        let (path, syncs) = (path.to_owned(), opening.syncs);
+        Ok(EventFile { path, file, rotation, size, period: None, checked: Instant::now(), syncs })
     }
 
-    /// Writes as much as the system takes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.checked.elapsed() >= MOVED_CHECK_INTERVAL && self.is_moved() {
+    /// The path that the file has while it is appended to.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How far the file is written, once that is on the disk.
+    pub(super) fn synced(&mut self) -> io::Result<FilePlace> {
+        self.file.sync_data()?;
+        Ok(FilePlace::of(&self.file.metadata()?))
+    }
+
+    /// How far the file is written.
+    pub(super) fn place(&self) -> io::Result<FilePlace> {
+        Ok(FilePlace::of(&self.file.metadata()?))
+    }
+
+    /// The period of [`Rotation::age`] that the file is of.
+    pub(super) fn period(&self) -> Option<i64> {
+        self.period
+    }
+
+    /// Continues in this period.
+    pub(super) fn set_period(&mut self, period: Option<i64>) {
+        self.period = period;
+    }
+
+    /// Writes as much as the system takes. A file that was moved is left behind a whole record only.
+    pub(super) fn write(&mut self, bytes: &[u8], is_at_record: bool) -> io::Result<usize> {
+        if is_at_record && self.checked.elapsed() >= MOVED_CHECK_INTERVAL && self.is_moved() {
             self.reopen()?;
         }
         let written = self.file.write(bytes)?;
@@ -57,17 +94,20 @@ impl EventFile {
         Ok(written)
     }
 
-    /// Whether the next event, of this time, belongs to another file.
-    pub(super) fn is_due(&mut self, time_ns: i64) -> bool {
+    /// Whether the next event, of this time, belongs to another file. So many bytes are to be written before it.
+    pub(super) fn is_due(&mut self, time_ns: i64, waiting_size: usize) -> bool {
         let period = self.rotation.age.map(|age| time_ns.div_euclid(age.as_nanos().max(1) as i64));
         let is_old = self.period.is_some() && self.period != period;
         self.period = period;
-        is_old || self.rotation.size.is_some_and(|size| self.size >= size)
+        is_old || self.rotation.size.is_some_and(|size| self.size + waiting_size as u64 >= size)
     }
 
     /// Gives what was written another name, with the time of the event before which it ends, and begins a new file.
     pub(super) fn rotate(&mut self, time_ns: i64) -> io::Result<()> {
         if self.size > 0 {
+            if self.syncs {
+                self.file.sync_data()?;
+            }
             std::fs::rename(&self.path, self.free_name(time_ns))?;
         }
         self.reopen()
@@ -89,7 +129,7 @@ impl EventFile {
 
     /// Opens the file under its name again: what was open has been moved or removed.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        (self.file, self.size) = open(&self.path)?;
+        (self.file, self.size) = open(&self.path, CutLine::Ended)?;
         Ok(())
     }
 
@@ -103,10 +143,19 @@ impl EventFile {
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, u64)> {
+/// What becomes of a line at the end of a file that an earlier run left cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CutLine {
+    /// It is ended, and so becomes a line of its own.
+    Ended,
+    /// It stays as it is: who writes makes it whole.
+    Kept,
+}
+
+fn open(path: &Path, cut: CutLine) -> io::Result<(File, u64)> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_file() && metadata.len() > 0 {
+    if metadata.is_file() && metadata.len() > 0 && cut == CutLine::Ended {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;

@@ -10,20 +10,25 @@ mod destination;
 mod file;
 mod output;
 mod pending;
+mod read_back;
+mod resume;
 mod sink;
 
 pub use destination::{Destination, EventFormat, Place};
 pub use file::Rotation;
 
 use crate::archive::{ARCHIVE_BLOCK_ENTRIES_MAX, Ages, Entry, Order, in_parts};
+use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::export::{ArchivedFlow, Change, FlowEvent};
-use crate::list::List;
+use crate::flow::AnyKey;
+use crate::list::{List, Nat, TranslationSource};
 use crate::metrics::EventCounts;
 use crate::queue::WhenFull;
-use crate::record::{self, Ending, Inlet, Message, Outlet, Record};
-use crossbeam::channel::{Receiver, Sender, after, bounded, never, select};
-use output::Output;
+use crate::record::{self, Ending, Inlet, Message, Outlet, Received, Record, Remembered, SaveCuts, SaveHandle};
+use crossbeam::channel::{Receiver, Sender, after, bounded, never};
+use output::{Output, OutputConfig};
+use resume::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -34,6 +39,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the end of a run, and in a replay an event, waits for a destination that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Copies of what waits at a destination while the state is saved: one for each cut that is passed and not asked for yet,
+/// and one that is written.
+const SAVED_COPIES_MAX: usize = 2;
 
 /// Parts of the list of what is open at the end that wait.
 const OPEN_PARTS_MAX: usize = 2;
@@ -48,6 +57,8 @@ pub struct EventLogConfig {
     pub rotation: Rotation,
     /// Whether the run is live: then nothing waits for a destination, and what is open at its end has not ended.
     pub is_live: bool,
+    /// Whether and from where the log continues with a run that saves its state.
+    pub saved: Option<SavedLog>,
     /// Set when files are to be opened anew, because somebody has moved them.
     pub reopens: Arc<AtomicBool>,
     /// Where it is counted what was written and lost.
@@ -56,12 +67,27 @@ pub struct EventLogConfig {
     pub warn: Box<dyn FnMut(&Error) + Send>,
 }
 
+/// A run that saves its state, as its log knows it.
+#[derive(Clone, Debug, Default)]
+pub struct SavedLog {
+    /// What [`EventLog::save_handle`] gave for the state that the run continues from, or [`EventLog::beginning`] where
+    /// no state was saved yet; `None` at the beginning of a run.
+    pub part: Option<Vec<u8>>,
+    /// Set when a replay stops before the end of its input. It continues later, so what is open then has not ended, and
+    /// what came since the last cut comes again.
+    pub is_stopped: Arc<AtomicBool>,
+}
+
 /// A command of the list thread.
 enum Command {
     /// The old connections at the end of a list.
     Ages(Ages),
     /// Some of what is open at the end of the input.
     Open(Vec<Entry>),
+    /// The state of the run is saved at the cut of this number; the log's part of it is wanted.
+    Save(u64, Sender<Vec<u8>>),
+    /// Who knows the names of translated connections.
+    Translations(Arc<dyn TranslationSource>),
     /// The run has ended.
     Finish,
 }
@@ -72,6 +98,7 @@ pub struct EventLog {
     commands: Sender<Command>,
     counts: Arc<EventCounts>,
     is_live: bool,
+    beginning: Vec<u8>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -80,17 +107,35 @@ impl EventLog {
     ///
     /// # Errors
     ///
-    /// A file or socket cannot be opened, or the thread not started.
+    /// A file or socket cannot be opened, the log is not the one that belongs to the state, or the thread cannot be
+    /// started.
     pub fn start(config: EventLogConfig) -> Result<Self> {
-        let EventLogConfig { destinations, openings, rotation, is_live, reopens, counts, warn } = config;
-        let open = |destination| Output::open(destination, rotation, is_live, Arc::clone(&counts));
-        let outputs = destinations.into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        let EventLogConfig { destinations, openings, rotation, is_live, saved, reopens, counts, mut warn } = config;
+        let shape = Shape { openings, destinations };
+        let part = saved.as_ref().and_then(|saved| saved.part.as_deref());
+        let continued = part.map(|part| shape.read_part(part)).transpose()?;
+        let output_config = OutputConfig { rotation, is_live, saves: saved.is_some(), counts: Arc::clone(&counts) };
+        let open = |destination| Output::open(destination, &output_config);
+        let mut outputs = shape.destinations.iter().cloned().map(open).collect::<Result<Vec<_>>>()?;
+        let ages = match continued {
+            None => Ages::default(),
+            Some((ages, bytes)) => {
+                let mut decoder = Decoder::new(bytes);
+                for output in &mut outputs {
+                    output.restore(&mut decoder)?.iter().for_each(&mut warn);
+                }
+                decoder.end()?;
+                ages
+            }
+        };
         let (inlet, outlet) = record::queue(if is_live { WhenFull::Drop } else { WhenFull::Wait });
         let inlet = inlet.of_events(openings);
         let (commands, received) = bounded(OPEN_PARTS_MAX);
         let dropped = inlet.dropped();
-        let events = EventWriter {
-            ages: Ages::default(),
+        let mut events = EventWriter {
+            shape,
+            ages,
+            translations: None,
             outputs,
             dropped,
             dropped_before: 0,
@@ -99,17 +144,43 @@ impl EventLog {
             reopens,
             warn,
         };
-        let worker = Worker { outlet, commands: received, order: Order::new(!is_live), events };
+        let begins = saved.as_ref().is_some_and(|saved| saved.part.is_none());
+        let beginning = if begins { events.save().map(|outputs| events.part(&outputs)) } else { None };
+        let is_stopped = saved.map(|saved| saved.is_stopped).unwrap_or_default();
+        let (order, save_points) = (Order::new(!is_live), SaveCuts::new());
+        let worker = Worker { outlet, commands: received, order, events, save_points, is_stopped };
         let thread = Builder::new().name("events".to_owned()).spawn(|| worker.run());
         let thread = thread.map_err(|error| Error::new("cannot start a thread").because(error))?;
-        Ok(EventLog { inlet, commands, counts, is_live, thread: Some(thread) })
+        let beginning = beginning.unwrap_or_default();
+        Ok(EventLog { inlet, commands, counts, is_live, beginning, thread: Some(thread) })
     }
 
-    /// The memory that a log with so many destinations takes, in bytes.
+    /// The memory in bytes that a log with these destinations takes, of a run whose state is saved or not.
     #[must_use]
-    pub fn memory_size(destination_count: usize) -> u64 {
+    pub fn memory_size(destinations: &[Destination], is_live: bool, saves: bool) -> u64 {
         let open_size = OPEN_PARTS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
-        (record::size() + open_size + destination_count * pending::PENDING_SIZE_MAX) as u64
+        let copies = if saves { SAVED_COPIES_MAX } else { 0 };
+        let waiting_size = destinations.len() * pending::PENDING_SIZE_MAX * (1 + copies);
+        let file_count = destinations.iter().filter(|destination| matches!(destination.place, Place::File(_))).count();
+        let remembered_size = if is_live && saves { file_count as u64 * Remembered::SIZE_MAX } else { 0 };
+        (record::size() + open_size + waiting_size) as u64 + remembered_size
+    }
+
+    /// What gives the log's part of saved states.
+    #[must_use]
+    pub fn save_handle(&self) -> SaveHandle {
+        let commands = self.commands.clone();
+        SaveHandle::new(move |mark| {
+            let (sender, receiver) = bounded(1);
+            drop(commands.send(Command::Save(mark, sender)));
+            receiver
+        })
+    }
+
+    /// At the beginning of a run, the log's part of a state that was saved before anything was written.
+    #[must_use]
+    pub fn beginning(&self) -> &[u8] {
+        &self.beginning
     }
 
     /// The inlet for records.
@@ -124,6 +195,11 @@ impl EventLog {
         if list.header.is_last && !self.is_live {
             in_parts(list, |entries| self.send(Command::Open(entries)));
         }
+    }
+
+    /// Names the translated connections from now on.
+    pub fn set_translations(&self, translations: Arc<dyn TranslationSource>) {
+        self.send(Command::Translations(translations));
     }
 
     fn send(&self, command: Command) {
@@ -162,32 +238,20 @@ struct Worker {
     commands: Receiver<Command>,
     order: Order,
     events: EventWriter,
+    /// In a replay, what destinations gave at the cuts of saves; `None` where something could not be written.
+    save_points: SaveCuts<Option<Vec<u8>>>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Worker {
     fn run(mut self) {
+        let (messages, commands) = (self.outlet.messages().clone(), self.commands.clone());
         loop {
-            let messages = self.outlet.messages().clone();
-            let commands = self.commands.clone();
             let retry = if self.events.outputs.iter().any(Output::waits) { after(RETRY_INTERVAL) } else { never() };
-            select! {
-                recv(messages) -> message => {
-                    message.into_iter().for_each(|message| self.message(message));
-                    messages.try_iter().take(messages.len()).for_each(|message| self.message(message));
-                }
-                recv(commands) -> command => {
-                    // What was recorded before the command was sent comes before it.
-                    messages.try_iter().take(messages.len()).for_each(|message| self.message(message));
-                    match command {
-                        Ok(Command::Ages(ages)) => self.events.ages = ages,
-                        Ok(Command::Open(entries)) => {
-                            self.drain();
-                            entries.iter().for_each(|entry| self.events.unfinished(entry));
-                        }
-                        Ok(Command::Finish) | Err(_) => break,
-                    }
-                }
-                recv(retry) -> _ => {}
+            match record::receive(&messages, &commands, &retry, |message| self.message(message)) {
+                Received::Records | Received::Time => {}
+                Received::Command(Some(Command::Finish) | None) => break,
+                Received::Command(Some(command)) => self.command(command),
             }
             self.events.flush();
         }
@@ -195,20 +259,49 @@ impl Worker {
         self.events.finish();
     }
 
-    fn message(&mut self, message: Message) {
-        self.order.take(message, &self.outlet);
-        self.order.ready().for_each(|record| self.events.record(&record));
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Ages(ages) => self.events.ages = ages,
+            Command::Translations(translations) => self.events.translations = Some(translations),
+            Command::Open(entries) => {
+                self.drain();
+                if !self.is_stopped.load(Ordering::Relaxed) {
+                    entries.iter().for_each(|entry| self.events.unfinished(entry));
+                }
+            }
+            Command::Save(mark, reply) => {
+                let live = if self.events.is_live { self.events.save() } else { None };
+                let outputs = live.as_ref().or_else(|| self.save_points.of(mark)?.as_ref());
+                if let Some(outputs) = outputs {
+                    drop(reply.send(self.events.part(outputs)));
+                }
+            }
+            Command::Finish => {}
+        }
     }
 
-    fn drain(&mut self) {
-        self.order.drain();
+    fn message(&mut self, message: Message) {
+        let saves = self.order.take(message, &self.outlet);
         self.order.ready().for_each(|record| self.events.record(&record));
+        if saves {
+            self.save_points.push(self.events.save());
+        }
+    }
+
+    /// Writes what came behind the last cut, unless that comes again, in the order of a run that was not stopped.
+    fn drain(&mut self) {
+        if !self.is_stopped.load(Ordering::Relaxed) {
+            self.order.drain();
+            self.order.ready().for_each(|record| self.events.record(&record));
+        }
     }
 }
 
 /// Makes events of records, and writes them to all destinations.
 struct EventWriter {
+    shape: Shape,
     ages: Ages,
+    translations: Option<Arc<dyn TranslationSource>>,
     outputs: Vec<Output>,
     /// How many records the queue had no room for, and how many of them are counted.
     dropped: Arc<AtomicU64>,
@@ -229,19 +322,28 @@ impl EventWriter {
         };
         let flow = ArchivedFlow::from(&entry);
         let reason = flow.reason.filter(|_| change == Change::Closed);
-        self.event(change, ArchivedFlow { reason, ..flow });
+        self.event(change, entry.key, ArchivedFlow { reason, ..flow });
     }
 
     /// Writes that a connection is open at the end of the input.
     fn unfinished(&mut self, entry: &Entry) {
-        self.event(Change::Unfinished, ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) });
+        let flow = ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) };
+        self.event(Change::Unfinished, entry.key, flow);
     }
 
-    fn event(&mut self, change: Change, flow: ArchivedFlow) {
+    /// The other name of a connection, if it is translated and that is known.
+    fn nat_of(&self, key: &AnyKey) -> Option<Nat> {
+        let mut nat = None;
+        self.translations.iter().for_each(|names| names.with_current(&mut |names| nat = names.name_of(key)));
+        nat
+    }
+
+    fn event(&mut self, change: Change, key: AnyKey, flow: ArchivedFlow) {
         let newly_dropped = self.newly_dropped();
+        let nat = self.nat_of(&key);
         for output in &mut self.outputs {
             output.skip(newly_dropped);
-            output.put(&FlowEvent { change, flow, sequence: 0 });
+            output.put(&FlowEvent { change, flow, sequence: 0, nat });
             if !self.is_live && output.is_nearly_full() {
                 output.wait(PATIENCE, &mut *self.warn);
             }
@@ -267,9 +369,26 @@ impl EventWriter {
         }
     }
 
+    /// Where the destinations are, for a saved state; `None` if one has not taken everything up to here.
+    fn save(&mut self) -> Option<Vec<u8>> {
+        let mut encoder = Encoder::default();
+        for output in &mut self.outputs {
+            output.save(&mut encoder, &mut *self.warn).ok()?;
+        }
+        Some(encoder.into_bytes())
+    }
+
+    /// The log's part of a state, with what [`Self::save`] gave.
+    fn part(&self, outputs: &[u8]) -> Vec<u8> {
+        self.shape.part(&self.ages, outputs)
+    }
+
     /// Writes what is left.
     fn finish(&mut self) {
         self.newly_dropped();
-        self.outputs.iter_mut().for_each(|output| output.wait(PATIENCE, &mut *self.warn));
+        self.outputs.iter_mut().for_each(|output| output.finish(&mut *self.warn));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! What a destination has not taken yet: whole records, of which the first may have been taken in part; and how many
 //! events were written and lost.
 
+use crate::disk::{Decoder, Encoder};
+use crate::error::Result;
 use crate::metrics::EventCounts;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,6 +40,42 @@ impl Pending {
         self.records.is_empty()
     }
 
+    /// Whether no record was taken in part.
+    pub(super) fn is_at_record(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Encodes what waits, each record whole, for a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.lost);
+        encoder.length(self.records.len());
+        for record in &self.records {
+            encoder.length(record.size);
+            encoder.u64(record.event_count);
+        }
+        let (first, second) = self.bytes.as_slices();
+        encoder.bytes(&[first, second].concat());
+    }
+
+    /// Takes over what [`Self::save`] encoded.
+    ///
+    /// # Errors
+    ///
+    /// The bytes encode no such thing.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.lost = decoder.count()?;
+        let count = decoder.length(2 * size_of::<u64>(), PENDING_SIZE_MAX)?;
+        let sizes = (0..count).map(|_| Ok((decoder.count()?, decoder.count()?))).collect::<Result<Vec<_>>>()?;
+        let mut bytes = decoder.bytes()?;
+        for (size, event_count) in sizes {
+            let split = usize::try_from(size).ok().and_then(|size| bytes.split_at_checked(size));
+            let (record, rest) = decoder.some(split, "a record without its bytes")?;
+            self.push(record, event_count);
+            bytes = rest;
+        }
+        decoder.expect(bytes.is_empty(), "bytes without a record")
+    }
+
     /// Events that were lost and not reported yet.
     pub(super) fn lost(&self) -> u64 {
         self.lost
@@ -71,7 +109,8 @@ impl Pending {
         has_room
     }
 
-    fn lose(&mut self, event_count: u64) {
+    /// Counts events that are lost.
+    pub(super) fn lose(&mut self, event_count: u64) {
         self.lost += event_count;
         self.counts.lost.fetch_add(event_count, Ordering::Relaxed);
     }
@@ -149,6 +188,29 @@ mod tests {
                 pending.take(count);
             }
             prop_assert_eq!(taken, pushed);
+        }
+    }
+
+    #[test]
+    fn what_waits_is_saved_whole() {
+        let mut pending = Pending::default();
+        for record in [&b"first\n"[..], b"second\n", b"third\n"] {
+            assert!(pending.push(record, 2));
+        }
+        pending.take(9);
+        pending.skip(4);
+        let mut encoder = Encoder::default();
+        pending.save(&mut encoder);
+        let bytes = encoder.into_bytes();
+        let mut restored = Pending::default();
+        let mut decoder = Decoder::new(&bytes);
+        restored.restore(&mut decoder).unwrap();
+        decoder.end().unwrap();
+        assert_eq!((restored.rest(), restored.lost()), (&b"second\nthird\n"[..], 4));
+        restored.take(7);
+        assert_eq!(restored.first(), b"third\n");
+        for end in 0..bytes.len() {
+            Pending::default().restore(&mut Decoder::new(&bytes[..end])).unwrap_err();
         }
     }
 

@@ -89,7 +89,7 @@ impl Sink {
                 out.flush()?;
                 Ok(pending.rest().len())
             }
-            Sink::File(file) => file.write(pending.rest()),
+            Sink::File(file) => file.write(pending.rest(), pending.is_at_record()),
             Sink::Socket(_, Some(Socket::Stream(stream))) => stream.write(pending.rest()),
             Sink::Socket(_, Some(Socket::Tcp(stream))) => stream.write(pending.rest()),
             Sink::Socket(_, Some(Socket::Datagrams(datagrams))) => {

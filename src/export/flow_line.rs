@@ -99,6 +99,14 @@ pub struct ArchivedFlow {
     pub start_is_bound: bool,
 }
 
+impl ArchivedFlow {
+    /// The number of the connection, the same on all its lines.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        flow_id(self.client, self.server, self.vlan, self.start_ns)
+    }
+}
+
 /// Appends the line of a connection of an archive, with its newline.
 pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let mut times = TimeFormatter::default();
@@ -107,9 +115,10 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, &mut times, flow, flow.reason.is_some());
+    line.extend_from_slice(b"}\n");
 }
 
-/// Appends what is known of the course of a connection, and the end of the line.
+/// Appends what is known of the course of a connection.
 fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, has_ended: bool) {
     start(line, times, flow.start_ns);
     if has_ended {
@@ -119,7 +128,7 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
     flow.reason.iter().for_each(|name| reason(line, name));
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
-    line.extend_from_slice(b"}}\n");
+    line.push(b'}');
 }
 
 /// What happened to a connection.
@@ -136,7 +145,8 @@ pub enum Change {
 }
 
 impl Change {
-    fn name(self) -> &'static str {
+    /// Its name in output.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Change::Opened => "opened",
             Change::Closed => "closed",
@@ -155,11 +165,13 @@ pub struct FlowEvent {
     pub flow: ArchivedFlow,
     /// The number of the event, from 1.
     pub sequence: u64,
+    /// The other name of a translated connection, where that is known.
+    pub nat: Option<Nat>,
 }
 
 /// Appends the line of an event, with its newline.
 pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event: &FlowEvent) {
-    let FlowEvent { change, flow, sequence } = event;
+    let FlowEvent { change, flow, sequence, nat } = event;
     let time = times.rfc3339(flow.end_ns);
     begin(line, time.as_str(), "flow");
     line.extend_from_slice(b"\"change\":\"");
@@ -167,11 +179,15 @@ pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event:
     line.extend_from_slice(b"\",\"seq\":");
     number(line, *sequence);
     line.extend_from_slice(b",\"flow_id\":");
-    number(line, flow_id(flow.client, flow.server, flow.vlan, flow.start_ns));
+    number(line, flow.id());
     line.push(b',');
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, times, flow, *change == Change::Closed);
+    if let Some(nat) = nat {
+        other_name(line, nat);
+    }
+    line.extend_from_slice(b"}\n");
 }
 
 /// The state of a connection that has ended.

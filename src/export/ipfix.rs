@@ -5,8 +5,9 @@
 //! has it takes what has ended or was open at the end of the input: IPFIX has no record for an opening, and none that
 //! takes an end back. Where events were lost, options data says how many, beside how many were sent.
 
-use crate::export::eve::flow_id;
+use crate::error::Result;
 use crate::export::flow_line::{Change, FlowEvent};
+use crate::state::{Decoder, Encoder};
 use std::net::IpAddr;
 
 /// The longest message in bytes: what goes through Ethernet in one piece behind the headers of IPv6 and UDP, and some
@@ -120,7 +121,7 @@ impl IpfixMessages {
         self.put(&flags.to_be_bytes());
         self.put(&millis(flow.start_ns));
         self.put(&millis(flow.end_ns));
-        self.put(&flow_id(flow.client, flow.server, flow.vlan, flow.start_ns).to_be_bytes());
+        self.put(&flow.id().to_be_bytes());
         self.put(&flags.to_be_bytes());
         self.record_count += 1;
         self.flow_count += 1;
@@ -154,6 +155,24 @@ impl IpfixMessages {
         alone.end_set();
         alone.end_message();
         alone.message
+    }
+
+    /// Encodes what later messages depend on, for a saved state. The message that was being filled must have been
+    /// passed on.
+    pub fn save(&self, encoder: &mut Encoder) {
+        encoder.u32(self.sequence);
+        encoder.counts([self.message_count, self.sent, self.lost, self.lost_reported]);
+    }
+
+    /// Decodes what [`Self::save`] encoded.
+    ///
+    /// # Errors
+    ///
+    /// The bytes encode no such thing.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let sequence = decoder.u32()?;
+        let [message_count, sent, lost, lost_reported] = decoder.counts()?;
+        Ok(IpfixMessages { sequence, message_count, sent, lost, lost_reported, ..IpfixMessages::default() })
     }
 
     /// Begins a set of records of this template, and a message if there is none.
@@ -271,7 +290,7 @@ mod tests {
             midstream: false,
             start_is_bound: false,
         };
-        FlowEvent { change: Change::Closed, flow, sequence: u64::from(number) }
+        FlowEvent { change: Change::Closed, flow, sequence: u64::from(number), nat: None }
     }
 
     fn number<const N: usize>(bytes: &[u8]) -> u64 {

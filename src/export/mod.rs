@@ -31,7 +31,7 @@ pub use community_id::community_id;
 pub use csv::archived as archived_csv;
 pub use directory::{Directory, ListSpan, WrittenList};
 pub use eve::append_archived_eve;
-pub use event_lines::EventLines;
+pub use event_lines::{EventLines, Gap, Logged, LoggedLine};
 pub use file_name::SnapshotName;
 pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived};
 pub use ipfix::IpfixMessages;

@@ -295,6 +295,15 @@ impl Translations {
         original.and_then(|(other, _)| names.other(&other.key)).is_some_and(|(name, _)| name.list == self.list)
     }
 
+    /// The other name of a connection, with the end first that its own name has first.
+    #[must_use]
+    pub fn name_of(&self, key: &AnyKey) -> Option<Nat> {
+        match key {
+            AnyKey::V4(key) => self.nat_of(key),
+            AnyKey::V6(key) => self.nat_of(key),
+        }
+    }
+
     /// The other name of a listed connection, with the end first that its own name has first.
     pub(super) fn nat_of<K: Translated>(&self, key: &K) -> Option<Nat> {
         let (other, first) = K::names(self).other(key)?;

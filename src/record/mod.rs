@@ -9,17 +9,23 @@
 //! with any number of shards.
 
 mod recorder;
+mod remembered;
+mod saves;
 
 pub use crate::handover::Ending;
 pub use recorder::{RecordedTime, Recorder};
+pub(crate) use remembered::Remembered;
+pub(crate) use saves::SaveCuts;
+pub use saves::SaveHandle;
 
 use crate::flow::AnyKey;
 use crate::queue::WhenFull;
 use crate::signal::PARTITION_COUNT;
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, bounded, select};
 use crossbeam::queue::ArrayQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Records in a block: as for signals, enough that the queue costs little a record.
 pub(crate) const RECORD_BLOCK_COUNT: usize = 64;
@@ -183,6 +189,37 @@ impl Outlet {
         block.records.clear();
         // There is room for every block; a surplus one would merely be freed.
         drop(self.empty.push(block));
+    }
+}
+
+/// What ended a wait for records.
+pub(crate) enum Received<C> {
+    /// Records came, and were passed on.
+    Records,
+    /// A command came; `None` if no more can come.
+    Command(Option<C>),
+    /// It was time.
+    Time,
+}
+
+/// Waits for messages, a command or a point in time. What was recorded before a command was sent is passed to `take`
+/// before the command is returned.
+pub(crate) fn receive<C>(
+    messages: &Receiver<Message>,
+    commands: &Receiver<C>,
+    time: &Receiver<Instant>,
+    take: impl FnMut(Message),
+) -> Received<C> {
+    select! {
+        recv(messages) -> message => {
+            message.into_iter().chain(messages.try_iter().take(messages.len())).for_each(take);
+            Received::Records
+        }
+        recv(commands) -> command => {
+            messages.try_iter().take(messages.len()).for_each(take);
+            Received::Command(command.ok())
+        }
+        recv(time) -> _ => Received::Time,
     }
 }
 

@@ -3,7 +3,7 @@
 //! No thread waits for one behind it: what a full queue or the kernel's ring cannot take is lost and counted. While a
 //! list takes too long, the next interval is merged into the one after it.
 
-use super::{OBSERVE_INTERVAL_PACKETS, feed_some};
+use super::{OBSERVE_INTERVAL_PACKETS, STOP_INTERVAL_PACKETS, feed_some};
 use crate::capture::live::wall_ns;
 use crate::capture::{Condition, LiveSource};
 use crate::engine::{FinishAtEnd, Lists, Outputs, Plan, Port, Saving, Summary, Threads, Written, join, spawn};
@@ -161,7 +161,7 @@ impl<S: LiveSource> Capture<'_, S> {
             if self.port.time().is_end_near() {
                 self.show();
             }
-            let count = feed_some(&mut self.port, &mut self.source)?;
+            let count = feed_some(&mut self.port, &mut self.source, STOP_INTERVAL_PACKETS)?;
             fed += count;
             if count == 0 {
                 self.rest();
@@ -175,7 +175,9 @@ impl<S: LiveSource> Capture<'_, S> {
         }
         // What came before the stop belongs to the last list.
         self.port.drop_no_more();
-        while self.port.time().is_before_stop() && feed_some(&mut self.port, &mut self.source)? > 0 {}
+        while self.port.time().is_before_stop()
+            && feed_some(&mut self.port, &mut self.source, STOP_INTERVAL_PACKETS)? > 0
+        {}
         Ok(())
     }
 

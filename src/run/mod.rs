@@ -20,8 +20,8 @@ const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACK
 
 const _: () = assert!(RECORD_CUT_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
 
-/// Feeds up to [`STOP_INTERVAL_PACKETS`], or what the source has for now, and returns how many.
+/// Feeds up to so many packets, or what the source has for now, and returns how many.
 #[inline(always)]
-fn feed_some<T: Timekeeper>(port: &mut Port<T>, source: &mut impl PacketSource) -> Result<u64> {
-    source.each_packet(STOP_INTERVAL_PACKETS, port)
+fn feed_some<T: Timekeeper>(port: &mut Port<T>, source: &mut impl PacketSource, count_max: u64) -> Result<u64> {
+    source.each_packet(count_max, port)
 }

@@ -77,8 +77,9 @@ pub fn run<S: PacketSource>(
         let running = threads.start(scope)?;
         for (input, index) in first.into_iter().map(Ok).chain(inputs).zip(input..) {
             let packets_before = port.packets();
-            port.begin_input(index, std::mem::take(&mut skipped), &errors);
-            let read = input.and_then(|mut source| feed(&mut port, &mut source, observer, &has_failed));
+            let fed = std::mem::take(&mut skipped);
+            port.begin_input(index, fed, &errors);
+            let read = input.and_then(|mut source| feed(&mut port, (&mut source, fed), observer, &has_failed));
             if let Err(error) = read {
                 observer.failed(&error, port.packets() - packets_before);
                 errors.push(error);
@@ -114,22 +115,23 @@ fn skip<S: PacketSource>(mut source: S, packets: u64, observer: &impl Observer) 
     Ok(source)
 }
 
-/// Feeds a source to its end, or to where it breaks off.
+/// Feeds a source, of which so many packets have been fed already, to its end, or to where it breaks off.
 fn feed(
     port: &mut Port<PacketTime>,
-    source: &mut impl PacketSource,
+    (source, mut fed): (&mut impl PacketSource, u64),
     observer: &mut impl Observer,
     has_failed: &AtomicBool,
 ) -> Result<()> {
     let mut read = Ok(true);
-    let mut fed = 0;
     while let Ok(true) = read
         && !observer.is_stopped()
         && !has_failed.load(Ordering::Relaxed)
     {
-        read = feed_some(port, source).map(|count| count == STOP_INTERVAL_PACKETS);
+        // Cuts are behind the same packets as in a run without a break.
+        let count_max = STOP_INTERVAL_PACKETS - fed % STOP_INTERVAL_PACKETS;
+        read = feed_some(port, source, count_max).map(|count| count == count_max);
         port.cut_if_due();
-        fed += STOP_INTERVAL_PACKETS;
+        fed += count_max;
         if fed.is_multiple_of(OBSERVE_INTERVAL_PACKETS) {
             observer.progress(source.progress(), port.packets());
         }

@@ -304,8 +304,13 @@ impl Partition {
         });
         // The records of closed connections are on their way to the archive before any list that no longer shows them.
         for recorder in &mut self.recorders {
-            // Where the state is saved the archive is cut. Events are not: their order depends on the packets alone.
-            if marker.saves && !recorder.takes_openings() { recorder.cut_for_save() } else { recorder.flush() }
+            // Where the state is saved there is a cut. Events have one at every end of an interval, so that their order
+            // does not depend on when that is; but none at the last, which is somewhere else in a run that is stopped.
+            match (marker.saves, recorder.is_of_archive() || marker.is_last) {
+                (true, _) => recorder.cut_for_save(),
+                (false, false) => recorder.cut(),
+                (false, true) => recorder.flush(),
+            }
         }
         let counts = self.counts();
         let delta = self.swap(exchange);

@@ -1,6 +1,7 @@
 //! Real captures through the command itself: the small ones of pcaps/ against their expected lists and, where they are
 //! available, captures recorded by others against their truth.
 
+mod events;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,5 +1,7 @@
 //! `--events`: the lines of generated and real traffic against an independent state table; files and sockets.
 
+mod killed;
+
 use crate::support::command::{Ended, FLOWPEEL, Running, command, flowpeel, has, lists, replay, run};
 use crate::support::files::names;
 use crate::support::oracle::{Ended as OracleEnded, Oracle, Rules, frames_of_pcap};
@@ -493,7 +495,7 @@ fn nfacctd_has_the_connections_that_ended() {
 #[test]
 fn what_cannot_be_meant_is_refused() {
     let place = tempfile::tempdir().unwrap();
-    let [log, state] = ["log", "state"].map(|name| place.path().join(name).to_str().unwrap().to_owned());
+    let log = place.path().join("log").to_str().unwrap().to_owned();
     for (options, part) in [
         (&["--events", "-"][..], "give lists a directory"),
         (&["--events", ""], "name a file"),
@@ -501,7 +503,6 @@ fn what_cannot_be_meant_is_refused() {
         (&["--events", &log, "--events", &format!("eve:{log}")], "write to one place"),
         (&["--events-open"], "--events <DEST>"),
         (&["--events", &log, "--events-rotate", "1d", "--events-rotate", "2d"], "--events-rotate takes one age"),
-        (&["--events", &log, "--every", "10s", "--state", &state], "leave out --state"),
     ] {
         let refused = replay(["pcaps/web.pcap"].iter().chain(options));
         assert_eq!(refused.status.code(), Some(2), "{options:?}: {}", refused.stderr);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How many kills the long form makes, by a name that `scripts/kill-state` sets.
-const KILLS: &str = "FLOWPEEL_KILLS";
+pub(crate) const KILLS: &str = "FLOWPEEL_KILLS";
 
 /// The options of different kinds of replays; the first has interfaces with clocks of their own, and the second has
 /// several captures, one of which breaks off, and uses other threads. OUT is where the lists go.
@@ -83,12 +83,12 @@ fn two_clocks(pcap: &[u8]) -> Vec<u8> {
 }
 
 /// The options that save the state at every end of an interval, as far as the disk keeps up.
-fn state_in(path: &Path) -> [String; 4] {
+pub(crate) fn state_in(path: &Path) -> [String; 4] {
     ["--state".to_owned(), path.display().to_string(), "--state-every".to_owned(), "1ms".to_owned()]
 }
 
 /// All files of a directory and of those in it, but for those of locks.
-fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let entries = entries.filter(|path| !path.ends_with(flowpeel::state::LOCK_FILE));
     let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
@@ -102,10 +102,14 @@ fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Numbers that look like chance, the same for the same seed.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) % limit.max(1)
     }
@@ -115,7 +119,7 @@ impl Random {
 /// lists are those of a replay that was not killed.
 fn kill(kill_count: u64, progress: &Progress) {
     let place = Place::new();
-    let mut random = Random(kill_count + progress.before());
+    let mut random = Random::new(kill_count + progress.before());
     let (mut killed, mut ended, mut resumed) = (0, 0, 0);
     let undisturbed: Vec<_> = (0..OPTIONS.len())
         .map(|kind| {

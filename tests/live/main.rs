@@ -14,6 +14,7 @@
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
 //! - `conntrack`: what the kernel of a router tracks and translates
+//! - `events`: the openings and ends that the kernel of a router has too
 //! - `collect`: an agent that has only the snapshots writes the same lists
 //! - `privacy`: what others can read, and privileges
 //! - `privileges`: giving them up, in processes of their own
@@ -32,6 +33,7 @@ mod burst;
 mod capture;
 mod collect;
 mod conntrack;
+mod events;
 mod exact;
 mod lab;
 mod older;

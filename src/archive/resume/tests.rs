@@ -175,7 +175,7 @@ fn what_is_recorded_is_met_once() {
     let (place, saved) = written();
     drop(open(place.path(), Some((7, None))).unwrap());
     let mut recorded = Recorded::of(place.path(), saved).unwrap();
-    assert_eq!(recorded.surplus_count, 0);
+    assert_eq!(recorded.surplus_count(), 0);
     let known = entry(25, Fate::Ended(Ending::Timeout));
     assert!(recorded.meets(&known), "however it ended before");
     assert!(!recorded.meets(&known), "the next of these ends is another connection");

@@ -10,6 +10,7 @@ mod watch;
 use crate::archive::Archive;
 use crate::capture::live::LiveConfig;
 use crate::cli::capture::{CaptureOptions, InterfaceOptions, input_of, open_all};
+use crate::cli::events::EventRun;
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, events, heading, state, values};
@@ -166,7 +167,8 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
-    let events = arguments.options.events.start(true, Arc::clone(metrics.events()), voice)?;
+    let event_run = EventRun { is_live: true, counts: Arc::clone(metrics.events()), is_stopped: Arc::default() };
+    let events = arguments.options.events.start(event_run, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
     let control = arguments.control.as_deref().map(|path| {
@@ -190,6 +192,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         outputs.feed_events(events);
     }
     let system = kernel.take_view();
+    if let (Some(events), Some(translations)) = (&events, &system.translations) {
+        events.set_translations(Arc::clone(translations));
+    }
     let summary = {
         let mut exporter = kernel.exporter(&mut outputs);
         crate::run::live(&plan, sources, exporter.as_mut(), &metrics, &watch, saving, system)

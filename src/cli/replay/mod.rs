@@ -4,6 +4,7 @@ mod progress;
 
 use crate::archive::Archive;
 use crate::capture::Replay;
+use crate::cli::events::EventRun;
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, events, state};
@@ -70,8 +71,10 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let mut saving = arguments.options.state.of_replay(&plan, &arguments.files, voice)?;
     let mut outputs = arguments.options.lists.outputs(plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Wait, saving.as_mut(), voice)?;
-    let events = arguments.options.events.start(false, Arc::default(), voice)?;
-    let mut watch = Watch::new(voice, &arguments.files)?;
+    let is_stopped = Arc::default();
+    let event_run = EventRun { is_live: false, counts: Arc::default(), is_stopped: Arc::clone(&is_stopped) };
+    let events = arguments.options.events.start(event_run, saving.as_mut(), voice)?;
+    let mut watch = Watch::new(voice, &arguments.files, is_stopped)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
     let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
     let present = watch.present_input();

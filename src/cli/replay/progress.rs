@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How often the progress bar is drawn at most: nobody reads faster.
 const DRAWS_PER_S: u8 = 10;
@@ -24,6 +26,8 @@ pub(super) struct Watch {
     /// The progress bar, from the first report on: a run that ends before draws nothing.
     bar: Option<ProgressBar>,
     interrupts: Interrupts,
+    /// Set when the run is stopped before the end of its input.
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Watch {
@@ -33,13 +37,14 @@ impl Watch {
     /// # Errors
     ///
     /// Ctrl-C cannot be caught.
-    pub(super) fn new(voice: Voice, inputs: &[PathBuf]) -> Result<Self> {
+    pub(super) fn new(voice: Voice, inputs: &[PathBuf], is_stopped: Arc<AtomicBool>) -> Result<Self> {
         Ok(Watch {
             voice,
             extent: Extent::new(inputs.iter().map(|path| stored_size(path))),
             present_input: Rc::default(),
             bar: None,
             interrupts: Interrupts::catch(PATIENCE)?,
+            is_stopped,
         })
     }
 
@@ -157,7 +162,11 @@ impl Observer for Watch {
     }
 
     fn is_stopped(&self) -> bool {
-        self.is_interrupted()
+        let is_stopped = self.is_interrupted();
+        if is_stopped {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        is_stopped
     }
 }
 

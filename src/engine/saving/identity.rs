@@ -37,6 +37,7 @@ pub(super) fn of(plan: &Plan) -> Identity {
         ("--vlan-key", u64::from(config.vlan_key)),
         ("--capture", u64::from(config.answer_opens)),
         ("--archive", u64::from(config.archive_size > 0)),
+        ("--events", u64::from(config.event_log_size > 0)),
         ("--changes", config.format.changes.unwrap_or(0)),
         ("--snapshots", u64::from(config.snapshots.is_some())),
         ("--no-list", u64::from(!config.keeps_list())),

@@ -5,13 +5,13 @@
 //! list with all that belongs to it.
 
 use super::writer::{Cut, SavingCounts};
-use super::{LIST, PART_COUNT, POSITION, Saver};
-use crate::archive::SaveHandle;
+use super::{LIST, OUTSIDE, PART_COUNT, POSITION, Saver};
 use crate::error::Result;
 use crate::flow::AnyKey;
 use crate::handover::{Eviction, INQUIRY_MAX, Inquiry};
 use crate::metrics::Durations;
 use crate::queue::Marker;
+use crate::record::SaveHandle;
 use crate::signal::{CLOCK_LEAP_MAX_NS, PARTITION_COUNT, TICK_NS, TimeBase};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Sender;
@@ -23,7 +23,7 @@ pub(crate) struct ListSaving {
     saver: Arc<Saver>,
     cuts: Sender<Cut>,
     partitions: Vec<Option<Vec<u8>>>,
-    archive: Option<SaveHandle>,
+    outside: [Option<SaveHandle>; OUTSIDE.len()],
     /// How many marks asked for a save so far.
     mark_count: u64,
     list_pause: Durations,
@@ -31,9 +31,9 @@ pub(crate) struct ListSaving {
 }
 
 impl ListSaving {
-    pub(crate) fn new(saver: Arc<Saver>, cuts: Sender<Cut>, archive: Option<SaveHandle>) -> Self {
+    pub(super) fn new(saver: Arc<Saver>, cuts: Sender<Cut>, outside: [Option<SaveHandle>; OUTSIDE.len()]) -> Self {
         let partitions = vec![None; PARTITION_COUNT];
-        ListSaving { saver, cuts, partitions, archive, mark_count: 0, list_pause: Durations::new(), put_off: 0 }
+        ListSaving { saver, cuts, partitions, outside, mark_count: 0, list_pause: Durations::new(), put_off: 0 }
     }
 
     /// The counts of saving that the list thread knows.
@@ -68,7 +68,8 @@ impl ListSaving {
         parts.insert(POSITION, std::mem::take(&mut *self.saver.position.lock()));
         parts.insert(LIST, encoder.into_bytes());
         parts.extend(partitions);
-        let cut = Cut { parts, archive: self.archive.as_ref().map(|archive| archive.save(mark)) };
+        let outside = self.outside.each_ref().map(|outside| outside.as_ref().map(|handle| handle.save(mark)));
+        let cut = Cut { parts, outside };
         // This waits only at the last mark of all, while the save before is being written.
         drop(self.cuts.send(cut));
     }

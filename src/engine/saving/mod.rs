@@ -20,9 +20,10 @@ pub(crate) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
 pub(crate) use position::Reading;
 pub(crate) use start::{ResumedClock, Start};
 
-use crate::archive::{SaveHandle, SavedRun};
+use crate::archive::SavedRun;
 use crate::engine::Plan;
 use crate::error::{Error, Result};
+use crate::record::SaveHandle;
 use crate::signal::PARTITION_COUNT;
 use crate::state::{Decoder, Opened, Saved, StateDirectory};
 use parking_lot::Mutex;
@@ -36,9 +37,16 @@ use std::time::{Duration, Instant};
 const POSITION: usize = 0;
 /// The index of the list's part of a state; those of the partitions follow.
 const LIST: usize = 1;
-/// The index of the archive's part of a state, which is empty where there is no archive.
-const ARCHIVE: usize = 2 + PARTITION_COUNT;
-const PART_COUNT: usize = ARCHIVE + 1;
+/// What has a part in a state without being of the engine. Its parts follow, and are empty where there is none.
+const OUTSIDE: [&str; 2] = ["archive", "log of events"];
+const FIRST_OUTSIDE: usize = 2 + PARTITION_COUNT;
+/// The index of the archive's part of a state.
+const ARCHIVE: usize = FIRST_OUTSIDE;
+/// The index of the part of the log of events.
+const EVENTS: usize = FIRST_OUTSIDE + 1;
+const PART_COUNT: usize = FIRST_OUTSIDE + OUTSIDE.len();
+/// The name of the file with the part of the log of events at the beginning of the run.
+const EVENTS_AT_BEGINNING: &str = "events";
 
 /// The saved state of a run: where and how often it is saved, and what the run continues from.
 #[derive(Debug)]
@@ -48,7 +56,7 @@ pub struct Saving {
     saved: Option<Saved>,
     warnings: Vec<Error>,
     position: Option<Position>,
-    archive: Option<SaveHandle>,
+    outside: [Option<SaveHandle>; OUTSIDE.len()],
 }
 
 impl Saving {
@@ -96,7 +104,7 @@ impl Saving {
             inputs,
             position: Mutex::new(Vec::new()),
         };
-        Ok(Saving { directory, saver: Arc::new(saver), saved, warnings, position: None, archive: None })
+        Ok(Saving { directory, saver: Arc::new(saver), saved, warnings, position: None, outside: [None, None] })
     }
 
     fn part(&self, index: usize) -> Option<&[u8]> {
@@ -124,7 +132,34 @@ impl Saving {
 
     /// Has every state hold the part of this archive.
     pub fn set_archive(&mut self, archive: SaveHandle) {
-        self.archive = Some(archive);
+        self.outside[ARCHIVE - FIRST_OUTSIDE] = Some(archive);
+    }
+
+    /// What the log of events gave to the state that the run continues from or, if none was saved yet, gave at the
+    /// beginning of the run; `None` at its beginning.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn part_of_events(&self) -> Result<Option<Vec<u8>>> {
+        match self.part(EVENTS) {
+            Some(part) => Ok(Some(part.to_vec())),
+            None => self.directory.kept(EVENTS_AT_BEGINNING),
+        }
+    }
+
+    /// Has every state hold the part of this log of events. At the beginning of a run `beginning` is kept, so that what
+    /// the log holds is known even after a crash before the first save.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept.
+    pub fn set_events(&mut self, events: SaveHandle, beginning: &[u8]) -> Result<()> {
+        if self.part_of_events()?.is_none() {
+            self.directory.keep(EVENTS_AT_BEGINNING, beginning)?;
+        }
+        self.outside[EVENTS - FIRST_OUTSIDE] = Some(events);
+        Ok(())
     }
 
     /// The part that the threads which make marks share.

@@ -93,7 +93,7 @@ impl Saving {
 
     fn begin<'a>(self, list: &mut ListThread, on_written: Box<dyn Fn(Written) + Send + 'a>) -> Writer<'a> {
         let (sender, cuts) = crossbeam::channel::bounded(1);
-        list.set_saving(ListSaving::new(self.saver(), sender, self.archive));
+        list.set_saving(ListSaving::new(self.saver(), sender, self.outside));
         Writer { directory: self.directory, saver: self.saver, cuts, on_written }
     }
 }

@@ -3,7 +3,7 @@
 //! It takes cuts, one at a time, and gives generations, and whether they were written. A state that cannot be written
 //! stops nothing: the run continues, the state before it stays, and the next end of an interval tries again.
 
-use super::Saver;
+use super::{OUTSIDE, Saver};
 use crate::error::{Error, Result};
 use crate::metrics::Durations;
 use crate::state::StateDirectory;
@@ -15,16 +15,18 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct Cut {
     pub(super) parts: Vec<Vec<u8>>,
-    /// The archive's part, if there is an archive. It comes when the archive is on the disk up to the cut.
-    pub(super) archive: Option<Receiver<Vec<u8>>>,
+    /// The parts of those outside that there are. Each comes when what it belongs to is on the disk up to the cut.
+    pub(super) outside: [Option<Receiver<Vec<u8>>>; OUTSIDE.len()],
 }
 
 impl Cut {
-    /// All parts, once the archive has given its own.
+    /// All parts, once those outside have given theirs.
     fn whole(self) -> Result<Vec<Vec<u8>>> {
-        let Cut { mut parts, archive } = self;
-        let failed = |_| Error::new("the archive that belongs to the state cannot be written to");
-        parts.push(archive.map_or(Ok(Vec::new()), |archive| archive.recv().map_err(failed))?);
+        let Cut { mut parts, outside } = self;
+        for (part, name) in outside.into_iter().zip(OUTSIDE) {
+            let failed = |_| Error::new(format!("the {name} that belongs to the state cannot be written to"));
+            parts.push(part.map_or(Ok(Vec::new()), |part| part.recv().map_err(failed))?);
+        }
         Ok(parts)
     }
 }

@@ -26,6 +26,8 @@ const TEMPORARY: Temporary = Temporary { prefix: ".state-", suffix: ".tmp", mode
 const RUN: &str = "run";
 /// Digits in a name, so that names order as numbers do.
 const DIGIT_COUNT: usize = 16;
+/// The most bytes that are read of what stands beside the generations.
+const KEPT_SIZE_MAX: u64 = 1 << 20;
 /// Hexadecimal digits of the number of a run.
 const RUN_DIGIT_COUNT: usize = 16;
 
@@ -119,25 +121,45 @@ impl StateDirectory {
     ///
     /// The number cannot be read or kept.
     pub fn run_number(&self) -> Result<NonZeroU64> {
-        let path = self.path.join(RUN);
-        let cannot = |error: io::Error| Error::new("cannot keep the number of the run").in_file(&path).because(error);
-        let mut text = String::new();
-        match File::open(&path).and_then(|file| file.take(RUN_DIGIT_COUNT as u64 + 2).read_to_string(&mut text)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            read => {
-                read.map_err(cannot)?;
-                let digits = text.strip_suffix('\n').filter(|digits| digits.len() == RUN_DIGIT_COUNT);
-                let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).and_then(NonZeroU64::new);
-                let what = "the number of the run is damaged: remove the directory to begin anew";
-                return number.ok_or_else(|| Error::new(what).in_file(&path));
-            }
+        if let Some(bytes) = self.kept(RUN)? {
+            let digits = bytes.strip_suffix(b"\n").filter(|digits| digits.len() == RUN_DIGIT_COUNT);
+            let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+            let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).and_then(NonZeroU64::new);
+            let what = "the number of the run is damaged: remove the directory to begin anew";
+            return number.ok_or_else(|| Error::new(what).in_file(self.path.join(RUN)));
         }
         // The seeds of a hash map are random numbers of the system.
         let number = NonZeroU64::new(RandomState::new().hash_one(std::process::id())).unwrap_or(NonZeroU64::MIN);
-        let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
-        writeln!(file.file(), "{number:0RUN_DIGIT_COUNT$x}").map_err(cannot)?;
-        file.finish().map_err(cannot)?;
+        self.keep(RUN, format!("{number:0RUN_DIGIT_COUNT$x}\n").as_bytes())?;
         Ok(number)
+    }
+
+    /// What is [kept](Self::keep) under this name; `None` if nothing is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn kept(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path.join(name);
+        let mut bytes = Vec::new();
+        match File::open(&path).and_then(|file| file.take(KEPT_SIZE_MAX).read_to_end(&mut bytes)) {
+            Ok(_) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::new("cannot read what belongs to the state").in_file(&path).because(error)),
+        }
+    }
+
+    /// Keeps something that stands beside the generations, for as long as the directory does.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn keep(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path.join(name);
+        let cannot = |error| Error::new("cannot keep what belongs to the state").in_file(&path).because(error);
+        let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
+        file.file().write_all(bytes).map_err(cannot)?;
+        file.finish().map(drop).map_err(cannot)
     }
 
     /// Saves the parts as a new generation. The one before is kept, older ones are removed. Returns the size of the
