@@ -48,17 +48,23 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
         });
     }
     connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
-    start(line, times, row.start_ns);
     let is_closed = style.mark == Some(Mark::Closed);
-    age_and_state(line, row.age_ns, if is_closed { CLOSED } else { row.state.name() });
-    flag(line, ",\"midstream\":true", row.midstream);
-    flag(line, ",\"unsettled\":true", row.unsettled);
-    flag(line, ",\"start_is_bound\":true", row.start_is_bound);
-    line.push(b'}');
+    row_course(line, times, row, if is_closed { CLOSED } else { row.state.name() });
     if let Some(nat) = &row.nat {
         other_name(line, nat);
     }
     line.extend_from_slice(b"}\n");
+}
+
+/// Appends what is known of the course of a row, in this state.
+#[inline]
+fn row_course(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, state: &str) {
+    start(line, times, row.start_ns);
+    age_and_state(line, row.age_ns, state);
+    flag(line, ",\"midstream\":true", row.midstream);
+    flag(line, ",\"unsettled\":true", row.unsettled);
+    flag(line, ",\"start_is_bound\":true", row.start_is_bound);
+    line.push(b'}');
 }
 
 /// Appends the other name of a translated connection.
@@ -120,6 +126,18 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
     line.extend_from_slice(b"}}\n");
+}
+
+/// Appends the line of a connection that these routers see, with its newline: that of a list with `routers` in it.
+/// `routers` is a JSON array of their names, `end` the end of the list in RFC 3339.
+pub fn append_joined(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, end: &str, routers: &[u8]) {
+    begin(line, end, "flow");
+    let ends = Ends { client: row.client, server: row.server, vlan: row.vlan };
+    connection(line, &ends, row.vlan != VlanTags::NONE);
+    line.extend_from_slice(b",\"routers\":");
+    line.extend_from_slice(routers);
+    row_course(line, times, row, row.state.name());
+    line.extend_from_slice(b"}\n");
 }
 
 /// What happened to a connection.

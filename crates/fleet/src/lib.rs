@@ -14,6 +14,16 @@
 //! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
 //! that the router would have written.
 //!
+//! # The joined view
+//!
+//! ```text
+//! lists of each router -> newest -> joined -> network -> joined_list
+//!                                             network -> query
+//! ```
+//!
+//! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
+//! [`joined_list`], or asked by a [`query`].
+//!
 //! All but `broker`, `ship` and `collect` is plain code without a network or clock, and tested as such.
 
 pub mod broker;
@@ -21,9 +31,14 @@ pub mod collect;
 pub mod command;
 pub mod frame;
 pub mod inbox;
+pub mod joined;
+pub mod joined_list;
 pub mod key;
 pub mod lists;
+pub mod network;
+pub mod newest;
 pub mod piece;
+pub mod query;
 pub mod ship;
 pub mod spool;
 pub mod subject;

@@ -1,6 +1,7 @@
 //! The command line: the commands, their options and help, and messages on standard error.
 
 mod collect;
+mod join;
 mod key;
 mod report;
 mod ship;
@@ -47,7 +48,7 @@ impl Failure {
 /// Send snapshots of flowpeel routers over NATS JetStream, and list the connections of all of them elsewhere
 ///
 /// Routers write snapshots with `flowpeel live --snapshots`; `ship` sends them, `collect` writes the lists that the
-/// routers would have written. Everything for people goes to standard error.
+/// routers would have written, `join` makes one view of them. Everything for people goes to standard error.
 #[derive(Parser)]
 #[command(
     name = "flowpeel-fleet",
@@ -70,6 +71,7 @@ struct Cli {
 enum Command {
     Ship(ship::Arguments),
     Collect(collect::Arguments),
+    Join(join::Arguments),
     Key(key::Arguments),
 }
 
@@ -102,6 +104,7 @@ pub fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Ship(arguments) => on_runtime(ship::run(arguments)),
         Command::Collect(arguments) => on_runtime(collect::run(arguments)),
+        Command::Join(arguments) => join::run(arguments),
         Command::Key(arguments) => key::run(arguments),
     };
     match outcome {
