@@ -18,13 +18,13 @@
 //!
 //! ```text
 //! lists of each router -> newest -> joined -> network -> joined_list
-//!                                             network -> query
+//!                                             network -> query -> serve
 //! ```
 //!
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
-//! [`joined_list`], or asked by a [`query`].
+//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
 //!
-//! All but `broker`, `ship` and `collect` is plain code without a network or clock, and tested as such.
+//! All but `broker`, `ship`, `collect` and `serve` is plain code without a network or clock, and tested as such.
 
 pub mod broker;
 pub mod collect;
@@ -39,6 +39,7 @@ pub mod network;
 pub mod newest;
 pub mod piece;
 pub mod query;
+pub mod serve;
 pub mod ship;
 pub mod spool;
 pub mod subject;

@@ -4,6 +4,7 @@ mod collect;
 mod join;
 mod key;
 mod report;
+mod serve;
 mod ship;
 mod stop;
 
@@ -48,7 +49,8 @@ impl Failure {
 /// Send snapshots of flowpeel routers over NATS JetStream, and list the connections of all of them elsewhere
 ///
 /// Routers write snapshots with `flowpeel live --snapshots`; `ship` sends them, `collect` writes the lists that the
-/// routers would have written, `join` makes one view of them. Everything for people goes to standard error.
+/// routers would have written, `join` makes one view of them, and `serve`
+/// shows it. Everything for people goes to standard error.
 #[derive(Parser)]
 #[command(
     name = "flowpeel-fleet",
@@ -72,6 +74,7 @@ enum Command {
     Ship(ship::Arguments),
     Collect(collect::Arguments),
     Join(join::Arguments),
+    Serve(serve::Arguments),
     Key(key::Arguments),
 }
 
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Ship(arguments) => on_runtime(ship::run(arguments)),
         Command::Collect(arguments) => on_runtime(collect::run(arguments)),
         Command::Join(arguments) => join::run(arguments),
+        Command::Serve(arguments) => on_runtime(serve::run(arguments)),
         Command::Key(arguments) => key::run(arguments),
     };
     match outcome {

@@ -35,7 +35,9 @@ fn key(row: &Row) -> AnyKey {
 }
 
 prop_compose! {
-    fn rows()(parts in prop::collection::vec((any::<u8>(), 0..5i64, 0..3usize, any::<(bool, bool, bool)>()), 0..60)) -> Vec<Row> {
+    fn rows()(
+        parts in prop::collection::vec((any::<u8>(), 0..5i64, 0..3usize, any::<(bool, bool, bool)>()), 0..60)
+    ) -> Vec<Row> {
         let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
         let rows = parts.into_iter().map(|(number, start, state, flags)| row(number, start, states[state], flags));
         let by_key: BTreeMap<AnyKey, Row> = rows.map(|row| (key(&row), row)).collect();

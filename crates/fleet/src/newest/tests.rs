@@ -8,21 +8,15 @@ const HEAD: &str = "\"timestamp\":\"2026-01-01T00:00:10.000000Z\",\"event_type\"
 fn text(interval: u64, is_changes: bool, lines: &[String]) -> String {
     let end = |interval: u64| format!("2026-01-01T00:00:{:02}.000000Z", interval * 10);
     let id = |interval: u64| format!("{{\"interval\":{interval},\"end\":\"{}\"}}", end(interval));
-    let about = format!(
-        "\"interval\":{interval},\"start\":\"{}\",\"end\":\"{}\",\"complete\":true,\"missing\":0",
-        end(interval - 1),
-        end(interval)
-    );
-    let counts = lines.len();
+    let times = format!("\"start\":\"{}\",\"end\":\"{}\"", end(interval - 1), end(interval));
+    let about = format!("\"interval\":{interval},{times},\"complete\":true,\"missing\":0");
     let fields = if is_changes {
         let [opened, closed] = ["opened", "closed"].map(|mark| lines.iter().filter(|line| line.contains(mark)).count());
-        format!(
-            "\"flow_changes\":{{{about},\"flows\":9,\"half_open\":3,\"base\":{},\"full\":{},\"elapsed\":10.0,\"listed\":{opened},\"delisted\":{closed}}}",
-            id(interval - 1),
-            id(1)
-        )
+        let base = format!("\"base\":{},\"full\":{},\"elapsed\":10.0", id(interval - 1), id(1));
+        let counts = format!("\"flows\":9,\"half_open\":3,\"listed\":{opened},\"delisted\":{closed}");
+        format!("\"flow_changes\":{{{about},{base},{counts}}}")
     } else {
-        format!("\"flow_list\":{{{about},\"flows\":{counts},\"half_open\":0}}")
+        format!("\"flow_list\":{{{about},\"flows\":{},\"half_open\":0}}", lines.len())
     };
     format!("{{{fields}}}\n{}", lines.concat())
 }
