@@ -167,14 +167,15 @@ impl Place {
             return Err(Error::new(what).in_file(self.directory.join(name.to_string())));
         };
         let path = |name: &ListName| self.directory.join(name.to_string());
-        let (before, newest) = names.split_at(last_full);
-        let full = whole_list(&path(names.get(last_full).ok_or_else(|| Error::new("no list"))?))?;
-        let mut facts = facts(&full, &path(names.last().unwrap_or(&names[last_full])))?;
-        let mut before_id = full.id.clone();
+        let (before, since) = names.split_at(last_full);
+        let Some((first, changes)) = since.split_first() else { return Ok(None) };
+        let full = whole_list(&path(first))?;
+        let mut facts = facts(&full, &path(first))?;
+        let mut before_id = full.id;
         let mut earlier =
             before.last().map(|name| ListFile::open(&path(name))).transpose()?.map(|file| interval(&file));
         let mut changed = None;
-        for name in newest.iter().skip(1) {
+        for name in changes {
             let mut file = ListFile::open(&path(name))?;
             if file.base.as_ref().is_none_or(|(base, _)| *base != before_id) {
                 let what = "these changes do not build on the list before them";
@@ -182,7 +183,7 @@ impl Place {
             }
             earlier = Some(facts.interval);
             facts = self::facts(&file, &path(name))?;
-            before_id = file.id.clone();
+            before_id = file.id;
             apply(&mut file, changed.get_or_insert_default())?;
         }
         facts.is_restarted = earlier.is_some_and(|earlier| earlier >= facts.interval);

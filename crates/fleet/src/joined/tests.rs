@@ -11,15 +11,18 @@ const END_NS: i64 = 1_767_225_610_000_000_000;
 /// A row of few possible ones, so that routers see the same.
 fn row(number: u8, start_us: i64, state: RowState, flags: (bool, bool, bool)) -> Row {
     let end = |host: u8, port: u16| -> SocketAddr {
-        let text =
-            if number % 3 == 0 { format!("[2001:db8::{host:x}]:{port}") } else { format!("10.0.0.{host}:{port}") };
+        let text = if number.is_multiple_of(3) {
+            format!("[2001:db8::{host:x}]:{port}")
+        } else {
+            format!("10.0.0.{host}:{port}")
+        };
         text.parse().unwrap()
     };
     let start_ns = start_us * 1_000;
     Row {
         client: end(number % 16, 40_000),
         server: end(200, 440 + u16::from(number / 16)),
-        vlan: if number % 5 == 0 { VlanTags::NONE.with(7) } else { VlanTags::NONE },
+        vlan: if number.is_multiple_of(5) { VlanTags::NONE.with(7) } else { VlanTags::NONE },
         start_ns,
         age_ns: END_NS - start_ns,
         state,

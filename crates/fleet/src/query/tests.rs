@@ -35,21 +35,24 @@ const SORTS: [(&str, Option<Sort>); 7] = [
 /// A connection of few possible ones.
 fn row(number: u16) -> Row {
     let end = |host: u16, port: u16| -> SocketAddr {
-        let text =
-            if number % 4 == 0 { format!("[2001:db8::{host:x}]:{port}") } else { format!("10.0.0.{host}:{port}") };
+        let text = if number.is_multiple_of(4) {
+            format!("[2001:db8::{host:x}]:{port}")
+        } else {
+            format!("10.0.0.{host}:{port}")
+        };
         text.parse().unwrap()
     };
     let start_ns = END_NS - i64::from(number % 6) * 1_000_000_000;
     Row {
         client: end(number % 16, 40_000 + number / 64 % 4),
         server: end(200 + number / 16 % 2, 440 + number / 32 % 5),
-        vlan: if number % 7 == 0 { VlanTags::NONE.with(7) } else { VlanTags::NONE },
+        vlan: if number.is_multiple_of(7) { VlanTags::NONE.with(7) } else { VlanTags::NONE },
         start_ns,
         age_ns: END_NS - start_ns,
         state: [RowState::Established, RowState::Established, RowState::SynSent, RowState::SynRecv]
             [usize::from(number / 5 % 4)],
-        midstream: number % 11 == 0,
-        unsettled: number % 13 == 0,
+        midstream: number.is_multiple_of(11),
+        unsettled: number.is_multiple_of(13),
         nat: None,
         start_is_bound: false,
     }
