@@ -95,7 +95,7 @@ struct Shared {
     hosts: Vec<String>,
     counts: Counts,
     clients: AtomicUsize,
-    questions: Semaphore,
+    questions: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -125,7 +125,7 @@ impl Server {
             hosts: config.hosts,
             counts: Counts::default(),
             clients: AtomicUsize::new(0),
-            questions: Semaphore::new(QUESTION_COUNT_MAX),
+            questions: Arc::new(Semaphore::new(QUESTION_COUNT_MAX)),
         });
         Ok(Server { listener, app: app(&shared), shared, _follower: follower })
     }
@@ -289,14 +289,18 @@ async fn connections(
 
 /// Works out an answer beside this thread, when it is its turn.
 async fn in_turn(shared: Arc<Shared>, work: impl FnOnce() -> Vec<u8> + Send + 'static) -> Response {
-    let Ok(Ok(turn)) = timeout(QUESTION_TIME, shared.questions.acquire()).await else {
+    let Ok(Ok(turn)) = timeout(QUESTION_TIME, Arc::clone(&shared.questions).acquire_owned()).await else {
         let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, "too many ask at once: ask again");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         return response;
     };
-    let answer = tokio::task::spawn_blocking(work).await;
-    drop(turn);
-    match answer {
+    // The turn goes with the work, which goes on where the client does not wait for it.
+    let answer = tokio::task::spawn_blocking(move || {
+        let answer = work();
+        drop(turn);
+        answer
+    });
+    match answer.await {
         Ok(answer) => json(StatusCode::OK, answer),
         Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out"),
     }
