@@ -9,10 +9,10 @@
 //! spool -> frame -> piece -> ship ~ broker ~ collect -> inbox -> lists
 //! ```
 //!
-//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under the
-//! router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
-//! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
-//! that the router would have written.
+//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under
+//! the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the
+//! [`broker`]. Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`]
+//! writes the lists that the router would have written.
 //!
 //! # The joined view
 //!

@@ -165,7 +165,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Joins the newest lists of these routers. One that is gone, by the list that ends last of all, is not in the view.
+    /// Joins the newest lists of these routers. One that is gone, by the list that ends last of all, is not in the
+    /// view.
     ///
     /// A list that cannot be read makes its router [`Health::Unreadable`], and the view incomplete.
     ///
@@ -259,8 +260,8 @@ impl Network {
         self.members.len()
     }
 
-    /// All routers, by name, as they are now: one of which no list has come for long is late or gone, though it stays in
-    /// the view while no other is ahead of it.
+    /// All routers, by name, as they are now: one of which no list has come for long is late or gone, though it stays
+    /// in the view while no other is ahead of it.
     #[must_use]
     pub fn routers_at(&self, now: SystemTime) -> Vec<Router> {
         let mut routers = self.routers.clone();

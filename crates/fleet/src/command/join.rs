@@ -15,8 +15,8 @@ const TEMPORARY: Temporary = Temporary { prefix: ".joined-", suffix: ".tmp", mod
 
 /// Join the newest lists of routers: each connection once, with the names of the routers that see it
 ///
-/// Lists are those that `flowpeel live --out`, `flowpeel snapshot collect` or `flowpeel-fleet collect` wrote. A router is
-/// named by the folder of its lists. The header says which routers are in the view and which are behind.
+/// Lists are those that `flowpeel live --out`, `flowpeel snapshot collect` or `flowpeel-fleet collect` wrote. A router
+/// is named by the folder of its lists. The header says which routers are in the view and which are behind.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel-fleet join",

@@ -13,8 +13,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Show the open connections of a router, or of all routers of a network, on a page and by an API
 ///
-/// Follows the lists that `flowpeel live --out` or `flowpeel-fleet collect` writes, and changes nothing. Only this machine
-/// may ask: others come in by ssh -L or a reverse proxy.
+/// Follows the lists that `flowpeel live --out` or `flowpeel-fleet collect` writes, and changes nothing. Only this
+/// machine may ask: others come in by ssh -L or a reverse proxy.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel-fleet serve",
