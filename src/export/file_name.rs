@@ -234,6 +234,39 @@ impl fmt::Display for SnapshotName {
     }
 }
 
+/// The name of a file with a list as NDJSON, in full or as changes. Names order by time, then by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListName(FileName);
+
+impl ListName {
+    /// The name as a [`ListName`], if it is exactly one that flowpeel gives to such files.
+    ///
+    /// ```
+    /// use flowpeel::export::ListName;
+    /// assert!(ListName::parse("flows-20260101T000010Z.ndjson.zst").is_some_and(|name| !name.is_changes()));
+    /// assert!(ListName::parse("changes-20260101T000010Z.ndjson").is_some_and(ListName::is_changes));
+    /// assert_eq!(ListName::parse("flows-20260101T000010Z.csv"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let name = FileName::parse(name)?;
+        let is_list = matches!(name.kind, Kind::Full | Kind::Changes) && name.extension.content == Content::Ndjson;
+        is_list.then_some(ListName(name))
+    }
+
+    /// Whether it has what changed since the list before, and not the whole list.
+    #[must_use]
+    pub fn is_changes(self) -> bool {
+        self.0.kind == Kind::Changes
+    }
+}
+
+impl fmt::Display for ListName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,11 +49,21 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
         });
     }
     connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
-    start(line, times, row.start_ns);
     let (state, known_end) = match style.mark {
         Some(Mark::Closed(known_end)) => (CLOSED, known_end),
         Some(Mark::Opened) | None => (row.state.name(), None),
     };
+    row_course(line, times, row, (state, known_end));
+    if let Some(nat) = &row.nat {
+        other_name(line, nat);
+    }
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends what is known of the course of a row, in this state, and with this end.
+#[inline]
+fn row_course(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, (state, known_end): (&str, Option<End>)) {
+    start(line, times, row.start_ns);
     known_end.iter().for_each(|known| end(line, times, known.end_ns));
     age_and_state(line, row.age_ns, state);
     known_end.iter().for_each(|known| reason(line, known.ending.name()));
@@ -61,10 +71,6 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
     flag(line, ",\"unsettled\":true", row.unsettled);
     flag(line, ",\"start_is_bound\":true", row.start_is_bound);
     line.push(b'}');
-    if let Some(nat) = &row.nat {
-        other_name(line, nat);
-    }
-    line.extend_from_slice(b"}\n");
 }
 
 /// Appends the other name of a translated connection.
@@ -129,6 +135,18 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
     line.push(b'}');
+}
+
+/// Appends the line of a connection that these routers see, with its newline: that of a list with `routers` in it.
+/// `routers` is a JSON array of their names, `end` the end of the list in RFC 3339.
+pub fn append_joined(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, end: &str, routers: &[u8]) {
+    begin(line, end, "flow");
+    let ends = Ends { client: row.client, server: row.server, vlan: row.vlan };
+    connection(line, &ends, row.vlan != VlanTags::NONE);
+    line.extend_from_slice(b",\"routers\":");
+    line.extend_from_slice(routers);
+    row_course(line, times, row, (row.state.name(), None));
+    line.extend_from_slice(b"}\n");
 }
 
 /// What happened to a connection.

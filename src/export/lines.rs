@@ -278,7 +278,7 @@ pub(super) fn json_line(out: &mut impl Write, value: &impl Serialize) -> io::Res
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListId {
     /// The number of its interval.
-    pub(super) interval: u64,
+    pub interval: u64,
     /// When it ends.
     #[serde(deserialize_with = "deserialize_text")]
     pub(super) end: Text,

@@ -7,10 +7,11 @@ use crate::error::{Error, Result};
 use crate::export::lines::ListId;
 use crate::export::unpacked;
 use crate::flow::{AnyKey, VlanTags};
-use crate::list::{KnownConnection, RowState};
+use crate::list::{KnownConnection, Row, RowState};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -37,10 +38,17 @@ struct ClosingFields {
 struct HeaderFields {
     #[serde(flatten)]
     id: ListId,
+    start: Option<String>,
     #[serde(default)]
     complete: bool,
     flows: u64,
     half_open: u64,
+    #[serde(default)]
+    missing: u64,
+    #[serde(default)]
+    opened: u64,
+    #[serde(default)]
+    closed: u64,
     routers: Option<u64>,
     base: Option<ListId>,
     elapsed: Option<f64>,
@@ -49,8 +57,9 @@ struct HeaderFields {
 }
 
 #[derive(Deserialize)]
-struct FlowLine {
-    change: Option<String>,
+struct FlowLine<'a> {
+    #[serde(borrow)]
+    change: Option<Cow<'a, str>>,
     src_ip: IpAddr,
     src_port: u16,
     dest_ip: IpAddr,
@@ -58,19 +67,56 @@ struct FlowLine {
     #[serde(default)]
     vlan: Vec<u16>,
     routers: Option<u32>,
-    flow: FlowFields,
+    #[serde(borrow)]
+    flow: FlowFields<'a>,
 }
 
 #[derive(Deserialize)]
-struct FlowFields {
+struct FlowFields<'a> {
+    /// When it started. The list of several routers does not have it.
+    #[serde(borrow)]
+    start: Option<Cow<'a, str>>,
     /// The age of the connection. The list of several routers does not have it.
     #[serde(default)]
     age: f64,
-    state: String,
+    #[serde(borrow)]
+    state: Cow<'a, str>,
     #[serde(default)]
     midstream: bool,
     #[serde(default)]
+    unsettled: bool,
+    #[serde(default)]
     start_is_bound: bool,
+}
+
+impl FlowLine<'_> {
+    /// The key of the connection; `None` if it goes from one address family to another.
+    fn key(&self) -> Option<AnyKey> {
+        let client = SocketAddr::new(self.src_ip, self.src_port);
+        AnyKey::of_ends(client, SocketAddr::new(self.dest_ip, self.dest_port), self.tags())
+    }
+
+    fn tags(&self) -> VlanTags {
+        self.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.change.as_deref() == Some("closed")
+    }
+
+    /// The state, if it is one that a list or a change can have.
+    fn state(&self) -> Option<RowState> {
+        let mut states = [RowState::Established, RowState::SynSent, RowState::SynRecv].into_iter();
+        // Of what has closed the state was this one.
+        let closed = (self.is_closed() && self.flow.state == "closed").then_some(RowState::Established);
+        states.find(|state| state.name() == self.flow.state).or(closed)
+    }
+
+    /// When it started, in ns since 1970.
+    fn start_ns(&self) -> Option<i64> {
+        let start: Timestamp = self.flow.start.as_deref()?.parse().ok()?;
+        i64::try_from(start.as_nanosecond()).ok()
+    }
 }
 
 /// A line of a list.
@@ -81,6 +127,15 @@ pub enum FileLine {
     Delisted(AnyKey),
     /// A half-open connection, or one that had closed before the list: of no use to start a list from.
     Other,
+}
+
+/// A line of a list with all that stands in it but the other name of a translated connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedRow {
+    /// The connection.
+    pub row: Row,
+    /// Whether it is no longer listed, in a list of changes.
+    pub is_delisted: bool,
 }
 
 /// The lines of a file.
@@ -109,6 +164,14 @@ impl FileLines {
         }
         Ok(size > 0)
     }
+
+    /// The connection of the line that was read last, and its key.
+    fn flow(&self) -> Result<(FlowLine<'_>, AnyKey)> {
+        let line: FlowLine = serde_json::from_slice(&self.line)
+            .map_err(|error| self.refuse("this is no line of a list").because(error))?;
+        let key = line.key().ok_or_else(|| self.refuse("a connection from one address family to another"))?;
+        Ok((line, key))
+    }
 }
 
 /// A list that is being read.
@@ -118,10 +181,18 @@ pub struct ListFile {
     left: u64,
     /// The identity of the list.
     pub id: ListId,
+    /// When its interval begins, in ns since 1970; its end where the header does not say.
+    pub start_ns: i64,
     /// When the list ends, in ns since 1970.
     pub end_ns: i64,
     /// Whether everything known to be open is in it.
     pub is_complete: bool,
+    /// About how many connections are wrongly not listed, or wrongly still listed.
+    pub missing: u64,
+    /// How many were established in the interval.
+    pub opened: u64,
+    /// How many established ones ended in the interval.
+    pub closed: u64,
     /// Whether it is the list of several routers together, which has no starts.
     pub is_merged: bool,
     /// For changes, the list that they build on, and how much later than that one this one ends, in ns.
@@ -156,9 +227,12 @@ impl ListFile {
             HeaderLine { flow_changes: Some(fields), .. } => (fields, true),
             _ => return Err(lines.refuse(refused)),
         };
-        let end: Timestamp =
-            fields.id.end.as_str().parse().map_err(|error: jiff::Error| lines.refuse(refused).because(error))?;
-        let end_ns = i64::try_from(end.as_nanosecond()).map_err(|_| lines.refuse(refused))?;
+        let time = |text: &str| {
+            let time: Timestamp = text.parse().map_err(|error: jiff::Error| lines.refuse(refused).because(error))?;
+            i64::try_from(time.as_nanosecond()).map_err(|_| lines.refuse(refused))
+        };
+        let end_ns = time(fields.id.end.as_str())?;
+        let start_ns = fields.start.as_deref().map_or(Ok(end_ns), time)?;
         let (mut left, mut base) = (fields.flows.saturating_add(fields.half_open).saturating_add(closings), None);
         if is_changes {
             let (Some(base_id), Some(elapsed), Some(listed), Some(delisted)) =
@@ -169,18 +243,72 @@ impl ListFile {
             base = Some((base_id, nanoseconds(elapsed)));
             left = listed.saturating_add(delisted);
         }
-        let (is_complete, is_merged) = (fields.complete, fields.routers.is_some());
-        Ok(ListFile { lines, left, id: fields.id, end_ns, is_complete, is_merged, base })
+        let HeaderFields { id, complete: is_complete, missing, opened, closed, .. } = fields;
+        let is_merged = fields.routers.is_some();
+        Ok(ListFile { lines, left, id, start_ns, end_ns, is_complete, missing, opened, closed, is_merged, base })
     }
 
-    /// Reads the next connection; `None` after the last.
+    /// Reads the next connection as far as an engine can start from it; `None` after the last.
     ///
     /// # Errors
     ///
     /// The file cannot be read, a line is none of a list, or there are fewer or more lines than the header says.
     pub fn next_line(&mut self) -> Result<Option<FileLine>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let (line, key) = self.lines.flow()?;
+        let FlowFields { age, midstream, start_is_bound, .. } = line.flow;
+        Ok(Some(match line.state() {
+            _ if line.is_closed() && self.base.is_some() => FileLine::Delisted(key),
+            _ if line.is_closed() => FileLine::Other,
+            Some(RowState::Established) => FileLine::Listed(
+                KnownConnection { key, age_ns: nanoseconds(age), midstream, start_is_bound },
+                line.routers.unwrap_or(1),
+            ),
+            _ => FileLine::Other,
+        }))
+    }
+
+    /// Reads the next connection with its start and state, half-open ones too; `None` after the last. What had closed
+    /// before a list in full is passed over.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::next_line`], and if a line has no start, or no state that is known.
+    pub fn next_row(&mut self) -> Result<Option<ListedRow>> {
+        let line = loop {
+            if !self.advance()? {
+                return Ok(None);
+            }
+            let (line, _) = self.lines.flow()?;
+            if !line.is_closed() || self.base.is_some() {
+                break line;
+            }
+        };
+        let (Some(state), Some(start_ns)) = (line.state(), line.start_ns()) else {
+            return Err(self.lines.refuse("this is no line of a list: its start or state is missing or unknown"));
+        };
+        let FlowFields { age, midstream, unsettled, start_is_bound, .. } = line.flow;
+        let row = Row {
+            client: SocketAddr::new(line.src_ip, line.src_port),
+            server: SocketAddr::new(line.dest_ip, line.dest_port),
+            vlan: line.tags(),
+            start_ns,
+            age_ns: nanoseconds(age),
+            state,
+            midstream,
+            unsettled,
+            nat: None,
+            start_is_bound,
+        };
+        Ok(Some(ListedRow { row, is_delisted: line.is_closed() }))
+    }
+
+    /// Reads the next line. Returns whether there was one.
+    fn advance(&mut self) -> Result<bool> {
         if !self.lines.next()? {
-            return if self.left == 0 { Ok(None) } else { Err(self.lines.refuse("the list was cut short")) };
+            return if self.left == 0 { Ok(false) } else { Err(self.lines.refuse("the list was cut short")) };
         }
         let Some(left) = self.left.checked_sub(1) else {
             return Err(self
@@ -188,25 +316,7 @@ impl ListFile {
                 .refuse("something follows the list: a file with one list alone can be started from"));
         };
         self.left = left;
-        let line: FlowLine = serde_json::from_slice(&self.lines.line)
-            .map_err(|error| self.lines.refuse("this is no line of a list").because(error))?;
-        let (client, server) =
-            (SocketAddr::new(line.src_ip, line.src_port), SocketAddr::new(line.dest_ip, line.dest_port));
-        let vlan = line.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
-        let Some(key) = AnyKey::of_ends(client, server, vlan) else {
-            return Err(self.lines.refuse("a connection from one address family to another"));
-        };
-        Ok(Some(match (line.change.as_deref(), line.flow.state.as_str()) {
-            (Some("closed"), _) if self.base.is_some() => FileLine::Delisted(key),
-            (_, state) if state == RowState::Established.name() => {
-                let FlowFields { age, midstream, start_is_bound, .. } = line.flow;
-                FileLine::Listed(
-                    KnownConnection { key, age_ns: nanoseconds(age), midstream, start_is_bound },
-                    line.routers.unwrap_or(1),
-                )
-            }
-            _ => FileLine::Other,
-        }))
+        Ok(true)
     }
 }
 

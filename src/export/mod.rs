@@ -32,11 +32,11 @@ pub use csv::archived as archived_csv;
 pub use directory::{Directory, ListSpan, WrittenList};
 pub use eve::append_archived_eve;
 pub use event_lines::{EventLines, Gap, Logged, LoggedLine};
-pub use file_name::SnapshotName;
-pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived};
+pub use file_name::{ListName, SnapshotName};
+pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived, append_joined};
 pub use ipfix::IpfixMessages;
 pub use lines::ListId;
-pub use list_file::{FileLine, ListFile};
+pub use list_file::{FileLine, ListFile, ListedRow};
 #[cfg(feature = "parquet")]
 pub use parquet::ArchivedParquet;
 pub use retention::{KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX, Keep};
@@ -48,7 +48,7 @@ pub use sums::{Side, write_difference, write_merged, write_snapshot};
 pub use table::Look;
 #[cfg(feature = "cli")]
 pub(crate) use table::{age_text, end_text, since_text};
-pub use timestamp::rfc3339;
+pub use timestamp::{TimeFormatter, rfc3339};
 pub use unpacked::unpacked;
 
 use crate::error::Result;

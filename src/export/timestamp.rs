@@ -53,7 +53,7 @@ impl Text {
 
 /// Formats times. It remembers the date of the last one.
 #[derive(Default)]
-pub(super) struct TimeFormatter {
+pub struct TimeFormatter {
     day: Option<(i64, [u8; DATE_SIZE])>,
 }
 

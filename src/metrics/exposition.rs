@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Write};
 
 /// The kind of numbers that a family has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// A total that only grows.
     Counter,
     /// A value of the moment.
@@ -29,10 +29,13 @@ impl Display for Kind {
 
 /// The heading of a family of samples.
 #[derive(Clone, Copy)]
-pub(super) struct Heading {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) help: &'static str,
+pub struct Heading {
+    /// The name of the family.
+    pub name: &'static str,
+    /// What its numbers are.
+    pub kind: Kind,
+    /// What it counts, for people.
+    pub help: &'static str,
 }
 
 /// A label's value, with characters escaped that would end it or that would act on a terminal.
@@ -56,24 +59,25 @@ impl Display for Escaped<'_> {
 }
 
 /// A writer of the samples of one family. A family without samples leaves no trace in the text.
-pub(super) struct Samples<'a> {
+pub struct Samples<'a> {
     text: &'a mut String,
     heading: Heading,
     is_headed: bool,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn new(text: &'a mut String, heading: Heading) -> Self {
+    /// A writer that appends to `text`.
+    pub fn new(text: &'a mut String, heading: Heading) -> Self {
         Samples { text, heading, is_headed: false }
     }
 
     /// Writes the only sample of a family, without labels.
-    pub(super) fn value(&mut self, value: impl Display) {
+    pub fn value(&mut self, value: impl Display) {
         self.labelled(&[], value);
     }
 
     /// Writes one sample of several.
-    pub(super) fn labelled(&mut self, labels: &[(&str, &str)], value: impl Display) {
+    pub fn labelled(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.sample("", labels, value);
     }
 

@@ -17,6 +17,7 @@ pub mod http;
 pub use captures::{CaptureCell, CaptureCounts};
 pub use durations::Durations;
 pub use events::EventCounts;
+pub use exposition::{Heading, Kind, Samples};
 pub use figures::{ListFigures, Load};
 
 use crate::handover::Counts;

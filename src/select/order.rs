@@ -65,7 +65,8 @@ impl Sort {
     }
 
     /// Compares two rows by this order, and where it leaves them equal by that of a list.
-    pub(super) fn compare(self, one: &Row, other: &Row) -> Ordering {
+    #[must_use]
+    pub fn compare(self, one: &Row, other: &Row) -> Ordering {
         self.key(one).cmp(&self.key(other)).then_with(|| in_list(one).cmp(&in_list(other)))
     }
 

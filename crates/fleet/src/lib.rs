@@ -9,22 +9,37 @@
 //! spool -> frame -> piece -> ship ~ broker ~ collect -> inbox -> lists
 //! ```
 //!
-//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a [`frame`] signed with the
-//! router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the [`broker`].
-//! Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`] writes the lists
-//! that the router would have written. [`join`] merges these into one view of the network.
+//! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under
+//! the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the
+//! [`broker`]. Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`]
+//! writes the lists that the router would have written.
 //!
-//! All but `broker`, `ship` and `collect` is plain code without a network or clock, and tested as such.
+//! # The joined view
+//!
+//! ```text
+//! lists of each router -> newest -> joined -> network -> joined_list
+//!                                             network -> query -> serve
+//! ```
+//!
+//! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
+//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
+//!
+//! All but `broker`, `ship`, `collect` and `serve` is plain code without a network or clock, and tested as such.
 
 pub mod broker;
 pub mod collect;
 pub mod command;
 pub mod frame;
 pub mod inbox;
-pub mod join;
+pub mod joined;
+pub mod joined_list;
 pub mod key;
 pub mod lists;
+pub mod network;
+pub mod newest;
 pub mod piece;
+pub mod query;
+pub mod serve;
 pub mod ship;
 pub mod spool;
 pub mod subject;

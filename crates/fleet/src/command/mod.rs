@@ -1,11 +1,12 @@
 //! The command line: the commands, their options and help, and messages on standard error.
 
 mod collect;
+mod join;
 mod key;
 mod report;
+mod serve;
 mod ship;
 mod stop;
-mod view;
 
 use clap::{Parser, Subcommand};
 use flowpeel::disk::read_secret;
@@ -48,7 +49,8 @@ impl Failure {
 /// Send snapshots of flowpeel routers over NATS JetStream, and list the connections of all of them elsewhere
 ///
 /// Routers write snapshots with `flowpeel live --snapshots`; `ship` sends them, `collect` writes the lists that the
-/// routers would have written. Everything for people goes to standard error.
+/// routers would have written, `join` makes one view of them, and `serve`
+/// shows it. Everything for people goes to standard error.
 #[derive(Parser)]
 #[command(
     name = "flowpeel-fleet",
@@ -71,7 +73,8 @@ struct Cli {
 enum Command {
     Ship(ship::Arguments),
     Collect(collect::Arguments),
-    View(view::Arguments),
+    Join(join::Arguments),
+    Serve(serve::Arguments),
     Key(key::Arguments),
 }
 
@@ -104,7 +107,8 @@ pub fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Ship(arguments) => on_runtime(ship::run(arguments)),
         Command::Collect(arguments) => on_runtime(collect::run(arguments)),
-        Command::View(arguments) => view::run(arguments),
+        Command::Join(arguments) => join::run(arguments),
+        Command::Serve(arguments) => on_runtime(serve::run(arguments)),
         Command::Key(arguments) => key::run(arguments),
     };
     match outcome {

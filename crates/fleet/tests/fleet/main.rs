@@ -9,5 +9,4 @@ mod permissions;
 mod server;
 mod site;
 mod tls;
-mod view;
 mod wire;

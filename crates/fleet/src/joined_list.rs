@@ -1,0 +1,130 @@
+//! The joined view as NDJSON: the lines of a list, each with the names of the routers that see the connection.
+
+use crate::joined::RouterSet;
+use crate::network::{self, Network, Router};
+use flowpeel::export::{TimeFormatter, append_joined, rfc3339};
+use flowpeel::list::Row;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+
+/// How many sets of routers are remembered as text: a network has few, and a hostile one cannot fill the memory.
+const SET_COUNT_MAX: usize = 4_096;
+
+/// The lines of one view.
+pub struct Lines<'a> {
+    network: &'a Network,
+    end: String,
+    times: TimeFormatter,
+    sets: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of this view.
+    #[must_use]
+    pub fn new(network: &'a Network) -> Self {
+        let end = rfc3339(network.joined.end_ns());
+        Lines { network, end, times: TimeFormatter::default(), sets: HashMap::new() }
+    }
+
+    /// Appends the line of a connection, with its newline.
+    pub fn append(&mut self, line: &mut Vec<u8>, row: &Row, seen: RouterSet) {
+        if !self.sets.contains_key(seen.bytes()) {
+            if self.sets.len() >= SET_COUNT_MAX {
+                self.sets.clear();
+            }
+            self.sets.insert(seen.bytes().to_vec(), names(self.network, seen));
+        }
+        let routers = self.sets.get(seen.bytes()).map_or(&b"[]"[..], Vec::as_slice);
+        append_joined(line, &mut self.times, row, &self.end, routers);
+    }
+}
+
+/// The names of routers as a JSON array.
+fn names(network: &Network, seen: RouterSet) -> Vec<u8> {
+    let names: Vec<&str> = seen.iter().map(|bit| network.member(bit)).collect();
+    serde_json::to_vec(&names).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct HeaderLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_list: HeaderFields<'a>,
+    src_ip: &'static str,
+    src_port: u16,
+    dest_ip: &'static str,
+    dest_port: u16,
+    proto: &'static str,
+    community_id: &'static str,
+    routers: [&'static str; 1],
+    flow: FlowColumns<'a>,
+}
+
+#[derive(Serialize)]
+struct HeaderFields<'a> {
+    end: &'a str,
+    complete: bool,
+    flows: usize,
+    half_open: usize,
+    missing: u64,
+    routers: &'a [Router],
+}
+
+/// The columns of the connections with empty values, from which loaders infer them.
+#[derive(Serialize)]
+struct FlowColumns<'a> {
+    start: &'a str,
+    age: f64,
+    state: &'static str,
+    midstream: bool,
+    unsettled: bool,
+    start_is_bound: bool,
+}
+
+/// Writes a view: a header that says which routers are in, then a line for each connection.
+///
+/// # Errors
+///
+/// The stream cannot be written to.
+pub fn write(out: &mut impl Write, network: &Network) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    let joined = &network.joined;
+    let end = rfc3339(joined.end_ns());
+    let header = HeaderLine {
+        timestamp: &end,
+        event_type: "flow_list",
+        flow_list: HeaderFields {
+            end: &end,
+            complete: network::is_complete(&network.routers),
+            flows: joined.established_count(),
+            half_open: joined.len() - joined.established_count(),
+            missing: network::missing(&network.routers),
+            routers: &network.routers,
+        },
+        src_ip: "",
+        src_port: 0,
+        dest_ip: "",
+        dest_port: 0,
+        proto: "",
+        community_id: "",
+        routers: [""],
+        flow: FlowColumns {
+            start: &end,
+            age: 0.0,
+            state: "",
+            midstream: false,
+            unsettled: false,
+            start_is_bound: false,
+        },
+    };
+    serde_json::to_writer(&mut out, &header)?;
+    out.write_all(b"\n")?;
+    let (mut lines, mut line) = (Lines::new(network), Vec::new());
+    for (row, seen) in joined.iter() {
+        line.clear();
+        lines.append(&mut line, &row, seen);
+        out.write_all(&line)?;
+    }
+    out.flush()
+}

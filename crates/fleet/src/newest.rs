@@ -1,0 +1,277 @@
+//! The newest list of each router, read from the directories in which lists are written.
+//!
+//! A directory is that of one router (`flowpeel live --out`), or has a folder for each (`flowpeel-fleet collect`). A
+//! router is named by its folder. Where lists are written as changes the last one in full is read, with the changes
+//! since; these have no half-open connections.
+
+use crate::subject;
+use flowpeel::error::{Error, Result};
+use flowpeel::export::{ListFile, ListName};
+use flowpeel::flow::AnyKey;
+use flowpeel::list::{Row, RowState};
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::fs;
+use std::io;
+use std::iter::Peekable;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// What changes a directory within this time of another change may leave it with the same time stamp.
+const STAMP_RESOLUTION: Duration = Duration::from_secs(2);
+
+/// Where the lists of a router are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Its name.
+    pub router: String,
+    /// The directory of its lists.
+    pub directory: PathBuf,
+}
+
+fn cannot_look(directory: &Path) -> impl Fn(io::Error) -> Error {
+    move |error| Error::new("cannot look for lists here").in_file(directory).because(error)
+}
+
+/// The routers whose lists are in these directories, by name.
+///
+/// # Errors
+///
+/// A directory cannot be read, or two are of one router.
+pub fn places(directories: &[PathBuf]) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    for directory in directories {
+        let cannot = cannot_look(directory);
+        let directory = directory.canonicalize().map_err(&cannot)?;
+        if !names(&directory)?.is_empty() {
+            places.push(place(directory));
+            continue;
+        }
+        for entry in fs::read_dir(&directory).map_err(&cannot)? {
+            let entry = entry.map_err(&cannot)?;
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !is_hidden && entry.path().is_dir() {
+                places.push(place(entry.path()));
+            }
+        }
+    }
+    places.sort_unstable();
+    if let Some([_, other]) = places.array_windows().find(|[one, other]| one.router == other.router) {
+        let what = "another directory is of a router of the same name: a router is named by its folder";
+        return Err(Error::new(what).in_file(&other.directory));
+    }
+    Ok(places)
+}
+
+fn place(directory: PathBuf) -> Place {
+    let folder = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Place { router: subject::router_of_folder(&folder).unwrap_or(folder), directory }
+}
+
+/// The names of the lists in a directory, in order.
+fn names(directory: &Path) -> Result<Vec<ListName>> {
+    let cannot = cannot_look(directory);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(&cannot)? {
+        names.extend(entry.map_err(&cannot)?.file_name().to_str().and_then(ListName::parse));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// What a list says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFacts {
+    /// The number of its interval.
+    pub interval: u64,
+    /// When its interval begins, in ns since 1970.
+    pub start_ns: i64,
+    /// When its interval ends, in ns since 1970.
+    pub end_ns: i64,
+    /// Whether everything known to be open is in it.
+    pub is_complete: bool,
+    /// About how many connections are wrongly not listed, or wrongly still listed.
+    pub missing: u64,
+    /// How many connections were established in the interval.
+    pub opened: u64,
+    /// How many established ones ended in it.
+    pub closed: u64,
+    /// Whether the list before it in the directory has no lower number: the router began anew.
+    pub is_restarted: bool,
+    /// When the file was written.
+    pub written: SystemTime,
+}
+
+impl ListFacts {
+    /// The length of its interval in ns, at least 1.
+    #[must_use]
+    pub fn interval_ns(&self) -> i64 {
+        self.end_ns.saturating_sub(self.start_ns).max(1)
+    }
+}
+
+/// The newest list of a router, to be read.
+pub struct NewestList {
+    /// What it says of itself.
+    pub facts: ListFacts,
+    full: ListFile,
+    /// What became of connections since the list in full; `None` where the newest is in full.
+    changed: Option<BTreeMap<AnyKey, Option<Row>>>,
+}
+
+/// What tells whether a newer list has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    directory_changed: Option<SystemTime>,
+    newest: Option<(ListName, SystemTime)>,
+}
+
+impl Mark {
+    /// Whether another list is the newest than at that mark.
+    #[must_use]
+    pub fn is_other(&self, before: &Mark) -> bool {
+        self.newest != before.newest
+    }
+}
+
+impl Place {
+    /// The mark of what is there now. The directory is read only if it has changed since `before`, or shortly before.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn mark(&self, before: &Mark) -> Result<Mark> {
+        let cannot = cannot_look(&self.directory);
+        let changed = fs::metadata(&self.directory).and_then(|data| data.modified()).map_err(&cannot)?;
+        let is_settled = changed.elapsed().is_ok_and(|age| age > STAMP_RESOLUTION);
+        if is_settled && before.directory_changed == Some(changed) {
+            return Ok(before.clone());
+        }
+        let newest = names(&self.directory)?.last().map(|name| {
+            let file = fs::metadata(self.directory.join(name.to_string()));
+            file.and_then(|data| data.modified()).map(|written| (*name, written))
+        });
+        Ok(Mark { directory_changed: Some(changed), newest: newest.transpose().map_err(&cannot)? })
+    }
+
+    /// Opens the newest list; `None` where there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, it is none, or it consists of changes and what they build on is not there.
+    pub fn newest(&self) -> Result<Option<NewestList>> {
+        let names = names(&self.directory)?;
+        let Some(last_full) = names.iter().rposition(|name| !name.is_changes()) else {
+            let Some(name) = names.last() else { return Ok(None) };
+            let what = "these are changes, and the list in full that they build on is gone";
+            return Err(Error::new(what).in_file(self.directory.join(name.to_string())));
+        };
+        let path = |name: &ListName| self.directory.join(name.to_string());
+        let (before, since) = names.split_at(last_full);
+        let Some((first, changes)) = since.split_first() else { return Ok(None) };
+        let full = whole_list(&path(first))?;
+        let mut facts = facts(&full, &path(first))?;
+        let mut before_id = full.id;
+        let mut earlier =
+            before.last().map(|name| ListFile::open(&path(name))).transpose()?.map(|file| interval(&file));
+        let mut changed = None;
+        for name in changes {
+            let mut file = ListFile::open(&path(name))?;
+            if file.base.as_ref().is_none_or(|(base, _)| *base != before_id) {
+                let what = "these changes do not build on the list before them";
+                return Err(Error::new(what).in_file(path(name)));
+            }
+            earlier = Some(facts.interval);
+            facts = self::facts(&file, &path(name))?;
+            before_id = file.id;
+            apply(&mut file, changed.get_or_insert_default())?;
+        }
+        facts.is_restarted = earlier.is_some_and(|earlier| earlier >= facts.interval);
+        Ok(Some(NewestList { facts, full, changed }))
+    }
+}
+
+/// Opens a list of one router that is no list of changes.
+fn whole_list(path: &Path) -> Result<ListFile> {
+    let file = ListFile::open(path)?;
+    if file.is_merged || file.base.is_some() {
+        return Err(Error::new("this is not the list of one router").in_file(path));
+    }
+    Ok(file)
+}
+
+fn interval(file: &ListFile) -> u64 {
+    file.id.interval
+}
+
+fn facts(file: &ListFile, path: &Path) -> Result<ListFacts> {
+    let written = fs::metadata(path).and_then(|data| data.modified());
+    Ok(ListFacts {
+        interval: interval(file),
+        start_ns: file.start_ns,
+        end_ns: file.end_ns,
+        is_complete: file.is_complete,
+        missing: file.missing,
+        opened: file.opened,
+        closed: file.closed,
+        is_restarted: false,
+        written: written.map_err(|error| Error::new("cannot read the list").in_file(path).because(error))?,
+    })
+}
+
+/// Adds the changes of a file to those before it.
+fn apply(file: &mut ListFile, changed: &mut BTreeMap<AnyKey, Option<Row>>) -> Result<()> {
+    while let Some(line) = file.next_row()? {
+        if let Some(key) = AnyKey::of_ends(line.row.client, line.row.server, line.row.vlan) {
+            changed.insert(key, (!line.is_delisted).then_some(line.row));
+        }
+    }
+    Ok(())
+}
+
+impl NewestList {
+    /// The connections, in the order of a list.
+    pub fn rows(self) -> impl Iterator<Item = Result<Row>> {
+        let NewestList { mut full, changed, .. } = self;
+        let is_changed = changed.is_some();
+        let rows = std::iter::from_fn(move || full.next_row().map(|line| line.map(|line| line.row)).transpose());
+        // A list of changes knows nothing of the half-open ones.
+        let is_kept =
+            move |row: &Result<Row>| !is_changed || row.as_ref().map_or(true, |row| row.state == RowState::Established);
+        let changed = changed.unwrap_or_default().into_iter().peekable();
+        WithChanges { rows: rows.filter(is_kept).peekable(), changed }
+    }
+}
+
+/// The rows of a list with what became of them later.
+struct WithChanges<I: Iterator<Item = Result<Row>>> {
+    rows: Peekable<I>,
+    changed: Peekable<btree_map::IntoIter<AnyKey, Option<Row>>>,
+}
+
+impl<I: Iterator<Item = Result<Row>>> Iterator for WithChanges<I> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let key =
+                |row: &Result<Row>| row.as_ref().ok().and_then(|row| AnyKey::of_ends(row.client, row.server, row.vlan));
+            let row_key = match self.rows.peek() {
+                Some(row @ Ok(_)) => key(row),
+                Some(Err(_)) => return self.rows.next(),
+                None => None,
+            };
+            let change = self.changed.next_if(|(changed, _)| row_key.is_none_or(|key| *changed <= key));
+            let Some((changed, now)) = change else { return self.rows.next() };
+            if row_key == Some(changed) {
+                self.rows.next();
+            }
+            if let Some(row) = now {
+                return Some(Ok(row));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

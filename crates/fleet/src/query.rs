@@ -1,0 +1,410 @@
+//! A question about a network, as a request asks it, and the page of connections or groups that answers it.
+//!
+//! Pages follow each other by the last connection of the page before, not by a number: while connections come and go,
+//! each one that stays, with what it is sorted by, is on exactly one page.
+
+use crate::joined::RouterSet;
+use crate::network::Network;
+use flowpeel::flow::{AnyKey, VlanTags};
+use flowpeel::list::{Row, RowState};
+use flowpeel::select::{Facts, Filter, Group, GroupBy, GroupKey, Sort};
+use serde::Deserialize;
+use std::cmp::{Ordering, Reverse};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// The most connections or groups of one page.
+pub const PAGE_COUNT_MAX: usize = 1_000;
+
+/// How many a page has unless the request says.
+const PAGE_COUNT: usize = 100;
+
+/// The longest cursor in bytes: two IPv6 ends, a time and tags take a hundred, the name of a router as much.
+const CURSOR_SIZE_MAX: usize = 512;
+
+/// The parameters of a request, as they came.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    filter: String,
+    router: Option<String>,
+    seen_by: Option<String>,
+    sort: Option<String>,
+    group: Option<String>,
+    limit: Option<String>,
+    after: Option<String>,
+}
+
+/// Why a request is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadQuery {
+    /// The parameter.
+    pub parameter: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+    /// The byte of the filter at which it goes wrong, if it is about the filter.
+    pub position: Option<usize>,
+}
+
+fn bad(parameter: &'static str, reason: impl Into<String>) -> BadQuery {
+    BadQuery { parameter, reason: reason.into(), position: None }
+}
+
+/// An order of connections, either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    sort: Sort,
+    is_reversed: bool,
+}
+
+impl Order {
+    fn parse(text: &str) -> Option<Self> {
+        let (name, is_reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+        let sort = match name {
+            "client" => Sort::Client,
+            "server" => Sort::Server,
+            "port" => Sort::Port,
+            "state" => Sort::State,
+            "age" => Sort::Age,
+            "youngest" => Sort::Youngest,
+            _ => return None,
+        };
+        Some(Order { sort, is_reversed })
+    }
+
+    fn compare(self, one: &Row, other: &Row) -> Ordering {
+        let order = self.sort.compare(one, other);
+        if self.is_reversed { order.reverse() } else { order }
+    }
+}
+
+/// What connections are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// By what lists are grouped by.
+    By(GroupBy),
+    /// By the routers that see them: a connection is in the group of each.
+    Router,
+}
+
+impl Grouping {
+    fn parse(text: &str) -> Option<Self> {
+        let all = [GroupBy::Client, GroupBy::Server, GroupBy::Port, GroupBy::State];
+        let by = all.into_iter().find(|by| by.name() == text).map(Grouping::By);
+        by.or((text == "router").then_some(Grouping::Router))
+    }
+}
+
+/// The last connection of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowCursor {
+    client: SocketAddr,
+    server: SocketAddr,
+    vlan: VlanTags,
+    start_ns: i64,
+    state: RowState,
+}
+
+impl fmt::Display for RowCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}~{}~{}~", self.client, self.server, self.start_ns, self.state as u8)?;
+        self.vlan.iter().enumerate().try_for_each(|(at, tag)| write!(f, "{}{tag}", if at == 0 { "" } else { "." }))
+    }
+}
+
+impl RowCursor {
+    fn of(row: &Row) -> Self {
+        let Row { client, server, vlan, start_ns, state, .. } = *row;
+        RowCursor { client, server, vlan, start_ns, state }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('~');
+        let mut next = || parts.next();
+        let (client, server) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let (start_ns, state) = (next()?.parse().ok()?, next()?);
+        let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
+        let state = states.into_iter().find(|known| (*known as u8).to_string() == state)?;
+        let tags = next()?.split('.').filter(|tag| !tag.is_empty()).map(str::parse);
+        let vlan = tags.take(2).try_fold(VlanTags::NONE, |tags, tag| Some(tags.with(tag.ok()?)))?;
+        let cursor = RowCursor { client, server, vlan, start_ns, state };
+        (next().is_none() && cursor.key().is_some()).then_some(cursor)
+    }
+
+    fn key(&self) -> Option<AnyKey> {
+        AnyKey::of_ends(self.client, self.server, self.vlan)
+    }
+
+    /// The row as it is compared in a view that ends then.
+    fn row(&self, end_ns: i64) -> Row {
+        let RowCursor { client, server, vlan, start_ns, state } = *self;
+        let age_ns = end_ns.saturating_sub(start_ns).max(0);
+        let (midstream, unsettled, start_is_bound, nat) = (false, false, false, None);
+        Row { client, server, vlan, start_ns, age_ns, state, midstream, unsettled, nat, start_is_bound }
+    }
+}
+
+/// The last group of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GroupCursor {
+    count: u64,
+    value: String,
+}
+
+impl GroupCursor {
+    fn parse(text: &str) -> Option<Self> {
+        let (count, value) = text.split_once('~')?;
+        Some(GroupCursor { count: count.parse().ok()?, value: value.to_owned() })
+    }
+}
+
+/// A question about a network.
+#[derive(Clone, Debug)]
+pub struct Query {
+    filter: Option<Filter>,
+    router: Option<String>,
+    is_only_one: bool,
+    order: Order,
+    grouping: Option<Grouping>,
+    limit: usize,
+    after_row: Option<RowCursor>,
+    after_group: Option<GroupCursor>,
+}
+
+impl TryFrom<&Parameters> for Query {
+    type Error = BadQuery;
+
+    fn try_from(asked: &Parameters) -> Result<Self, BadQuery> {
+        let filter = Some(asked.filter.as_str()).filter(|text| !text.trim().is_empty());
+        let filter = filter.map(str::parse::<Filter>).transpose().map_err(|error| BadQuery {
+            parameter: "filter",
+            reason: error.reason().to_owned(),
+            position: Some(error.position()),
+        })?;
+        let is_only_one = match asked.seen_by.as_deref() {
+            None => false,
+            Some("one") => true,
+            Some(_) => return Err(bad("seen_by", "seen_by is \"one\": connections that one router alone sees")),
+        };
+        let order = Order::parse(asked.sort.as_deref().unwrap_or("client"));
+        let sorts = "sort is client, server, port, state, age or youngest, with - before it for the reverse";
+        let order = order.ok_or_else(|| bad("sort", sorts))?;
+        let grouping = asked.group.as_deref().map(|text| {
+            Grouping::parse(text).ok_or_else(|| bad("group", "group is client, server, port, state or router"))
+        });
+        let grouping = grouping.transpose()?;
+        let limit = asked.limit.as_deref().map_or(Some(PAGE_COUNT), |text| text.parse().ok());
+        let limit = limit.filter(|limit| (1..=PAGE_COUNT_MAX).contains(limit));
+        let limit = limit.ok_or_else(|| bad("limit", format!("limit is a number from 1 to {PAGE_COUNT_MAX}")))?;
+        let after = asked.after.as_deref();
+        let bad_cursor = || bad("after", "after is what the page before has as next");
+        if after.is_some_and(|after| after.len() > CURSOR_SIZE_MAX) {
+            return Err(bad_cursor());
+        }
+        let (mut after_row, mut after_group) = (None, None);
+        match (after, grouping) {
+            (None, _) => {}
+            (Some(text), None) => after_row = Some(RowCursor::parse(text).ok_or_else(bad_cursor)?),
+            (Some(text), Some(_)) => after_group = Some(GroupCursor::parse(text).ok_or_else(bad_cursor)?),
+        }
+        let router = asked.router.clone();
+        Ok(Query { filter, router, is_only_one, order, grouping, limit, after_row, after_group })
+    }
+}
+
+/// Connections that answer a query.
+pub struct RowPage<'a> {
+    /// How many are selected in all.
+    pub selected: u64,
+    /// Those of this page, in their order.
+    pub rows: Vec<(Row, RouterSet<'a>)>,
+    /// What the next page follows; `None` after the last.
+    pub next: Option<String>,
+}
+
+/// A group of connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedGroup {
+    /// What they have in common.
+    pub value: String,
+    /// How many are established.
+    pub established: u64,
+    /// How many are half-open.
+    pub half_open: u64,
+    /// The age of the oldest in ns.
+    pub oldest_ns: i64,
+}
+
+impl NamedGroup {
+    fn count(&self) -> u64 {
+        self.established + self.half_open
+    }
+}
+
+/// Groups that answer a query.
+pub struct GroupPage {
+    /// How many connections are selected in all.
+    pub selected: u64,
+    /// How many groups they are in.
+    pub group_count: usize,
+    /// Those of this page, the largest first, and equal ones in the order of what they have in common.
+    pub groups: Vec<NamedGroup>,
+    /// What the next page follows; `None` after the last.
+    pub next: Option<String>,
+}
+
+/// What answers a query.
+pub enum Page<'a> {
+    /// Connections.
+    Rows(RowPage<'a>),
+    /// Groups.
+    Groups(GroupPage),
+}
+
+impl Query {
+    /// Answers it.
+    ///
+    /// Complexity: a pass over the connections, and sorting what the page has. All connections in the order of a list
+    /// cost no more than the page.
+    #[must_use]
+    pub fn page<'a>(&self, network: &'a Network) -> Page<'a> {
+        match self.grouping {
+            Some(Grouping::By(by)) => Page::Groups(self.groups(network, by)),
+            Some(Grouping::Router) => Page::Groups(self.router_groups(network)),
+            None if self.is_all() && self.order.sort == Sort::Client => Page::Rows(self.slice(network)),
+            None => Page::Rows(self.sorted(network)),
+        }
+    }
+
+    /// Whether all connections are selected.
+    fn is_all(&self) -> bool {
+        self.filter.is_none() && self.router.is_none() && !self.is_only_one
+    }
+
+    /// The connections that are selected.
+    fn selected<'a>(&self, network: &'a Network) -> impl Iterator<Item = (Row, RouterSet<'a>)> {
+        let bit = self.router.as_deref().map(|name| network.bit_of(name));
+        network.joined.iter().filter(move |(row, seen)| {
+            bit.is_none_or(|bit| bit.is_some_and(|bit| seen.has(bit)))
+                && (!self.is_only_one || seen.count() == 1)
+                && self.filter.as_ref().is_none_or(|filter| filter.selects(&Facts::from(row)))
+        })
+    }
+
+    /// A page of all connections in the order of a list.
+    fn slice<'a>(&self, network: &'a Network) -> RowPage<'a> {
+        let joined = &network.joined;
+        let after = self.after_row.and_then(|cursor| Some((cursor.key()?, cursor)));
+        let first_not_before = after.map(|(key, cursor)| {
+            let place = joined.place_of(&key);
+            let is_there = joined.get(place).is_some_and(|(row, _)| {
+                (row.client, row.server, row.vlan) == (cursor.client, cursor.server, cursor.vlan)
+            });
+            (place, is_there)
+        });
+        let count = joined.len();
+        let places: Vec<usize> = if self.order.is_reversed {
+            let end = first_not_before.map_or(count, |(place, _)| place);
+            (end.saturating_sub(self.limit + 1)..end).rev().collect()
+        } else {
+            let start = first_not_before.map_or(0, |(place, is_there)| place + usize::from(is_there));
+            (start..count.min(start.saturating_add(self.limit + 1))).collect()
+        };
+        let rows = places.into_iter().filter_map(|place| joined.get(place)).collect();
+        self.row_page(count as u64, rows)
+    }
+
+    /// A page of the connections that are selected, in their order.
+    fn sorted<'a>(&self, network: &'a Network) -> RowPage<'a> {
+        let after = self.after_row.map(|cursor| cursor.row(network.joined.end_ns()));
+        let compare = |one: &(Row, RouterSet), other: &(Row, RouterSet)| self.order.compare(&one.0, &other.0);
+        let wanted = self.limit + 1;
+        let (mut selected, mut first) = (0, Vec::new());
+        for found in self.selected(network) {
+            selected += 1;
+            if after.as_ref().is_some_and(|after| self.order.compare(&found.0, after) != Ordering::Greater) {
+                continue;
+            }
+            first.push(found);
+            // What cannot be on the page goes now and then, so that little is held and little is sorted.
+            if first.len() >= 4 * wanted {
+                first.select_nth_unstable_by(wanted - 1, compare);
+                first.truncate(wanted);
+            }
+        }
+        first.sort_unstable_by(compare);
+        first.truncate(wanted);
+        self.row_page(selected, first)
+    }
+
+    /// The page of these connections, of which there is one too many unless they are the last.
+    fn row_page<'a>(&self, selected: u64, mut rows: Vec<(Row, RouterSet<'a>)>) -> RowPage<'a> {
+        let has_more = rows.len() > self.limit;
+        rows.truncate(self.limit);
+        let last = rows.last().filter(|_| has_more);
+        let next = last.map(|(row, _)| RowCursor::of(row).to_string());
+        RowPage { selected, rows, next }
+    }
+
+    fn groups(&self, network: &Network, by: GroupBy) -> GroupPage {
+        let groups = by.of(self.selected(network).map(|(row, _)| row));
+        let selected = groups.iter().map(Group::count).sum();
+        let after =
+            self.after_group.as_ref().and_then(|after| Some((Reverse(after.count), group_key(by, &after.value)?)));
+        let start =
+            after.map_or(0, |after| groups.partition_point(|group| (Reverse(group.count()), group.key) <= after));
+        let named = |group: &Group| NamedGroup {
+            value: group.key.to_string(),
+            established: group.flows,
+            half_open: group.half_open,
+            oldest_ns: group.oldest_ns,
+        };
+        let groups_of_page = groups.iter().skip(start).take(self.limit).map(named).collect();
+        self.group_page(selected, (start, groups.len()), groups_of_page)
+    }
+
+    fn router_groups(&self, network: &Network) -> GroupPage {
+        let empty =
+            |bit| NamedGroup { value: network.member(bit).to_owned(), established: 0, half_open: 0, oldest_ns: 0 };
+        let mut groups: Vec<NamedGroup> = (0..network.member_count()).map(empty).collect();
+        let mut selected = 0;
+        for (row, seen) in self.selected(network) {
+            selected += 1;
+            for bit in seen.iter() {
+                let Some(group) = groups.get_mut(bit) else { continue };
+                *(if row.state == RowState::Established { &mut group.established } else { &mut group.half_open }) += 1;
+                group.oldest_ns = group.oldest_ns.max(row.age_ns);
+            }
+        }
+        groups.retain(|group| group.count() > 0);
+        groups.sort_by(|one, other| (Reverse(one.count()), &one.value).cmp(&(Reverse(other.count()), &other.value)));
+        let after = self.after_group.as_ref();
+        let is_before = |group: &NamedGroup| {
+            after.is_some_and(|after| (Reverse(group.count()), &group.value) <= (Reverse(after.count), &after.value))
+        };
+        let start = groups.partition_point(is_before);
+        let all = groups.len();
+        let groups_of_page = groups.into_iter().skip(start).take(self.limit).collect();
+        self.group_page(selected, (start, all), groups_of_page)
+    }
+
+    fn group_page(&self, selected: u64, (start, group_count): (usize, usize), groups: Vec<NamedGroup>) -> GroupPage {
+        let has_more = start + groups.len() < group_count;
+        let last = groups.last().filter(|_| has_more);
+        let next = last.map(|group| format!("{}~{}", group.count(), group.value));
+        GroupPage { selected, group_count, groups, next }
+    }
+}
+
+/// What a group's value stands for.
+fn group_key(by: GroupBy, value: &str) -> Option<GroupKey> {
+    let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
+    match by {
+        GroupBy::Client | GroupBy::Server => value.parse().ok().map(GroupKey::Address),
+        GroupBy::Port => value.parse().ok().map(GroupKey::Port),
+        GroupBy::State => states.into_iter().find(|state| state.name() == value).map(GroupKey::State),
+    }
+}
+
+#[cfg(test)]
+mod tests;

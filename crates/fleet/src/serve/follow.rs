@@ -1,0 +1,193 @@
+//! The view of a network, made anew when lists have come.
+
+use crate::network::{Network, Router};
+use crate::newest::{self, Mark, Place};
+use flowpeel::error::Error;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
+
+/// How often directories are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often folders of routers that are new are looked for.
+const PLACES_INTERVAL: Duration = Duration::from_secs(5);
+
+/// For how many looks lists that come together are waited for.
+const GATHER_LOOKS: u32 = 2;
+
+/// A view takes at most this part of the time: the next is not made before so many times as long has passed.
+const REST_FACTOR: u32 = 2;
+
+/// A network as it was read last.
+pub(super) struct View {
+    /// The number of the view, from 1; 0 before the first.
+    pub(super) number: u64,
+    /// The network.
+    pub(super) network: Network,
+    /// When the routers began anew of which that was noticed, by the ends of their lists.
+    restarts: BTreeMap<String, String>,
+    /// How long it took to read.
+    pub(super) took: Duration,
+}
+
+impl View {
+    /// All routers as they are now.
+    #[must_use]
+    pub(super) fn routers(&self) -> Vec<Router> {
+        let mut routers = self.network.routers_at(SystemTime::now());
+        for router in &mut routers {
+            router.restarted = self.restarts.get(&router.name).cloned();
+        }
+        routers
+    }
+}
+
+/// What a follower could not do, for who asks.
+#[derive(Clone, Default)]
+pub(super) struct Problem(Arc<Mutex<Option<String>>>);
+
+impl Problem {
+    /// Why directories cannot be read; what was read before is still shown.
+    #[must_use]
+    pub(super) fn text(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, problem: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
+/// Follows directories on a thread of its own until it is dropped.
+pub(super) struct Follower {
+    /// What it cannot do.
+    pub(super) problem: Problem,
+    should_stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.should_stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Follows the lists in these directories. The first view is there when this returns.
+///
+/// # Errors
+///
+/// A directory cannot be read, two are of one router, or no thread can be started.
+pub(super) fn follow(directories: Vec<PathBuf>) -> flowpeel::error::Result<(Follower, watch::Receiver<Arc<View>>)> {
+    let places = newest::places(&directories)?;
+    let network = Network::read(&places)?;
+    let view = View { number: 1, network, restarts: BTreeMap::new(), took: Duration::ZERO };
+    let (sender, receiver) = watch::channel(Arc::new(view));
+    let should_stop = Arc::new(AtomicBool::new(false));
+    let marks = vec![Mark::default(); places.len()];
+    let problem = Problem::default();
+    let following = Following {
+        directories,
+        places,
+        marks,
+        sender,
+        number: 1,
+        restarts: BTreeMap::new(),
+        problem: problem.clone(),
+        should_stop: Arc::clone(&should_stop),
+    };
+    let builder = std::thread::Builder::new().name("follow".to_owned());
+    let thread = builder.spawn(move || following.run());
+    let thread = thread.map_err(|error| Error::new("cannot follow the lists").because(error))?;
+    Ok((Follower { problem, should_stop, thread: Some(thread) }, receiver))
+}
+
+struct Following {
+    directories: Vec<PathBuf>,
+    places: Vec<Place>,
+    marks: Vec<Mark>,
+    sender: watch::Sender<Arc<View>>,
+    number: u64,
+    restarts: BTreeMap<String, String>,
+    problem: Problem,
+    should_stop: Arc<AtomicBool>,
+}
+
+impl Following {
+    fn run(mut self) {
+        let (mut looks, mut rest_until, mut places_looked) = (0, Instant::now(), Instant::now());
+        while !self.should_stop.load(Ordering::Relaxed) {
+            let mut is_due = looks > 0;
+            if places_looked.elapsed() > PLACES_INTERVAL {
+                places_looked = Instant::now();
+                is_due |= self.look_for_places();
+            }
+            is_due |= self.look();
+            if is_due {
+                looks += 1;
+            }
+            if looks >= GATHER_LOOKS && Instant::now() >= rest_until {
+                looks = 0;
+                let took = self.read();
+                rest_until = Instant::now() + took * REST_FACTOR;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// Looks for routers. Returns whether they are others than before.
+    fn look_for_places(&mut self) -> bool {
+        let places = match newest::places(&self.directories) {
+            Ok(places) => places,
+            Err(error) => {
+                self.problem.set(Some(error.to_string()));
+                return false;
+            }
+        };
+        self.problem.set(None);
+        let is_other = places != self.places;
+        if is_other {
+            self.marks = vec![Mark::default(); places.len()];
+            self.places = places;
+        }
+        is_other
+    }
+
+    /// Looks for lists. Returns whether there are new ones.
+    fn look(&mut self) -> bool {
+        let mut is_new = false;
+        for (place, mark) in self.places.iter().zip(&mut self.marks) {
+            // A directory that cannot be read is told of by the router whose it is.
+            let now = place.mark(mark).unwrap_or_default();
+            is_new |= now.is_other(mark);
+            *mark = now;
+        }
+        is_new
+    }
+
+    /// Makes a view of what is there. Returns how long that took.
+    fn read(&mut self) -> Duration {
+        let began = Instant::now();
+        match Network::read(&self.places) {
+            Ok(network) => {
+                self.number += 1;
+                let restarted =
+                    network.routers.iter().filter_map(|router| Some((router.name.clone(), router.restarted.clone()?)));
+                self.restarts.extend(restarted);
+                self.restarts.retain(|name, _| network.routers.iter().any(|router| router.name == *name));
+                let (number, restarts) = (self.number, self.restarts.clone());
+                let view = View { number, network, restarts, took: began.elapsed() };
+                self.sender.send_replace(Arc::new(view));
+            }
+            Err(error) => self.problem.set(Some(error.to_string())),
+        }
+        began.elapsed()
+    }
+}

@@ -1,0 +1,148 @@
+// What the page shows, built of elements and text. Nothing is ever put in as markup.
+
+/** An element with properties and children; texts are texts. */
+export function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "text") made.textContent = value;
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+
+/** A time span as its two largest units. */
+export function span(seconds) {
+  let rest = Math.max(0, Math.floor(seconds));
+  const parts = [];
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count > 0 || parts.length > 0) parts.push(`${count}${unit}`);
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ") || "0s";
+}
+
+const NUMBERS = new Intl.NumberFormat("en");
+
+export function count(number, one, many) {
+  return `${NUMBERS.format(number)} ${number === 1 ? one : many ?? `${one}s`}`;
+}
+
+export function number(value) {
+  return NUMBERS.format(value);
+}
+
+/** An end of a connection. */
+export function end(address, port) {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+const STATE_NAMES = { established: "established", syn_sent: "SYN sent", syn_recv: "SYN received" };
+
+function state(name) {
+  return element("span", { class: `state ${Object.hasOwn(STATE_NAMES, name) ? name : ""}`, text: STATE_NAMES[name] ?? name });
+}
+
+const HEALTH = new Set(["reporting", "late", "gone", "waiting", "unreadable"]);
+
+function health(name) {
+  return element("span", { class: `health ${HEALTH.has(name) ? name : ""}`, text: name });
+}
+
+const TAGS_MAX = 4;
+
+function routers(names) {
+  const shown = names.slice(0, TAGS_MAX).map((name) => element("span", { class: "tag", text: name, title: name }));
+  const rest = names.length - shown.length;
+  return [...shown, rest > 0 ? element("span", { class: "tag", text: `+${rest}`, title: names.join(", ") }) : null];
+}
+
+/** The columns of each kind of table: its name, its order if it has one, its class, what it shows. */
+export const COLUMNS = {
+  connections: [
+    { name: "Client", sort: "client", class: "end wide", show: (row) => [end(row.src_ip, row.src_port)] },
+    { name: "Server", sort: "server", class: "end wide", label: "→", show: (row) => [end(row.dest_ip, row.dest_port)] },
+    { name: "State", sort: "state", show: (row) => [state(row.flow.state)] },
+    { name: "Age", sort: "age", class: "number", show: (row) => [(row.flow.midstream || row.flow.start_is_bound ? "> " : "") + span(row.flow.age)] },
+    { name: "Routers", class: "wide", show: (row) => routers(row.routers) },
+  ],
+  groups: [
+    { name: "", class: "end wide", show: (group) => [group.value] },
+    { name: "Established", class: "number", label: "established", show: (group) => [number(group.established)] },
+    { name: "Half-open", class: "number", label: "half-open", show: (group) => [number(group.half_open)] },
+    { name: "Oldest", class: "number", label: "oldest", show: (group) => [span(group.oldest_age)] },
+  ],
+  routers: [
+    { name: "Router", class: "wide", show: (router) => [router.name] },
+    { name: "Health", show: (router) => [health(router.health)] },
+    { name: "Last list", class: "number", label: "last list", show: (router) => [router.silent === undefined ? "never" : `${span(router.silent)} ago`] },
+    { name: "Connections", class: "number", label: "connections", show: (router) => [number(router.connections)] },
+    { name: "Only here", class: "number", label: "only here", show: (router) => [number(router.only_here)] },
+    { name: "Opened", class: "number", label: "opened", show: (router) => [number(router.opened)] },
+    { name: "Closed", class: "number", label: "closed", show: (router) => [number(router.closed)] },
+    { name: "Complete", class: "wide", label: "complete:", show: (router) => [complete(router)] },
+  ],
+};
+
+function complete(router) {
+  if (router.problem) return router.problem;
+  const restart = router.restarted ? `, began anew before ${router.restarted.slice(0, 19).replace("T", " ")}` : "";
+  if (!router.in_view) return `not in the view${restart}`;
+  return (router.complete ? "yes" : `no, about ${number(router.missing)} missing`) + restart;
+}
+
+/** The heads of the columns, with buttons for those by which can be sorted. */
+export function heads(columns, sort, onSort) {
+  return columns.map((column) => {
+    const isNow = column.sort !== undefined && sort.replace("-", "") === column.sort;
+    const order = isNow ? (sort.startsWith("-") ? "descending" : "ascending") : undefined;
+    const inside = column.sort
+      ? element("button", { type: "button", text: column.name, onclick: () => onSort(isNow && !sort.startsWith("-") ? `-${column.sort}` : column.sort) })
+      : element("span", { text: column.name });
+    const isNumber = (column.class ?? "").includes("number");
+    return element("th", { scope: "col", role: "columnheader", "aria-sort": order, class: isNumber ? "number" : undefined }, inside);
+  });
+}
+
+/** A line of a table. */
+export function line(columns, item, key) {
+  const cells = columns.map((column) => element("td", { role: "gridcell", class: column.class, "data-label": column.label }, ...column.show(item)));
+  return element("tr", { role: "row", tabindex: "-1", "data-key": key }, ...cells);
+}
+
+/** What is known of a connection, and what can be asked next. */
+export function detail(row, known, actions) {
+  const facts = [];
+  const fact = (name, ...value) => facts.push(element("dt", { text: name }), element("dd", {}, ...value));
+  fact("Client", element("span", { class: "end", text: end(row.src_ip, row.src_port) }));
+  fact("Server", element("span", { class: "end", text: end(row.dest_ip, row.dest_port) }));
+  if (row.vlan) fact("VLAN", row.vlan.join(", "));
+  fact("State", state(row.flow.state));
+  fact("Started", `${row.flow.start.replace("T", " ").slice(0, 21)} UTC${row.flow.start_is_bound ? " or earlier" : ""}`);
+  fact("Age", span(row.flow.age));
+  if (row.flow.midstream) fact("Handshake", "not seen: it may be older");
+  if (row.flow.unsettled) fact("Unsettled", "it may have closed while flowpeel was down");
+  fact("Seen by", ...row.routers.map((name) => element("span", { class: "tag", text: name })));
+  const others = known.filter((router) => router.in_view && !row.routers.includes(router.name));
+  if (others.length > 0) fact("Not by", ...others.map((router) => element("span", { class: "tag absent", text: router.name })));
+  fact("Community ID", row.community_id);
+  const buttons = actions.map(([text, onclick]) => element("button", { type: "button", text, onclick }));
+  return [element("dl", {}, ...facts), element("p", {}, ...buttons)];
+}
+
+/** Lines as csv: texts that a spreadsheet would take for formulas are marked as texts. */
+export function csv(rows) {
+  const quoted = (value) => {
+    const text = String(value).replace(/^[=+\-@\t\r]/, "'$&");
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const names = ["src_ip", "src_port", "dest_ip", "dest_port", "start", "age", "state", "routers"];
+  const lines = rows.map((row) => [row.src_ip, row.src_port, row.dest_ip, row.dest_port, row.flow.start, row.flow.age, row.flow.state, row.routers.join(" ")]);
+  return [names, ...lines].map((values) => values.map(quoted).join(",")).join("\n") + "\n";
+}

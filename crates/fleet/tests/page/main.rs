@@ -1,0 +1,10 @@
+//! Lists of generated traffic -> the joined view, the API and the page: held against the lists themselves.
+//!
+//! What needs Python with DuckDB, Node.js or Chromium is skipped, and says so, where that is not installed.
+
+mod api;
+mod hostile;
+mod join;
+mod network;
+mod schema;
+mod screen;
