@@ -2,6 +2,8 @@
 //!
 //! It is not taken from a crate because a list may have a million lines with one each, and this allocates nothing.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sha1::block_api::compress;
 use std::net::{IpAddr, SocketAddr};
 
@@ -65,18 +67,10 @@ pub struct CommunityId([u8; TEXT_SIZE]);
 
 impl CommunityId {
     pub(super) fn of_digest(hash: [u8; DIGEST_SIZE]) -> Self {
-        const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let sign = |bits: u32| SIGNS[bits as usize % SIGNS.len()];
-        let mut text = *b"1:000000000000000000000000000=";
-        // Base64 (RFC 4648) of so few bytes that a general encoder would take most of its time to begin and to end.
-        let (groups, rest) = hash.as_chunks::<3>();
-        for (signs, [first, second, third]) in text[2..].as_chunks_mut::<4>().0.iter_mut().zip(groups) {
-            let bits = u32::from_be_bytes([0, *first, *second, *third]);
-            *signs = [18, 12, 6, 0].map(|shift| sign(bits >> shift));
-        }
-        let [.., third_last, second_last, last, _] = &mut text;
-        let bits = rest.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << 2;
-        [*third_last, *second_last, *last] = [12, 6, 0].map(|shift| sign(bits >> shift));
+        let mut text = *b"1:0000000000000000000000000000";
+        // The text has exactly the room that the hash takes.
+        let written = STANDARD.encode_slice(hash, &mut text[2..]);
+        debug_assert!(written.is_ok_and(|size| size == TEXT_SIZE - 2));
         CommunityId(text)
     }
 

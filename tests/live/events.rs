@@ -22,7 +22,7 @@ async def main():
 asyncio.run(main())";
 
 /// Opens so many connections that live from 20 ms to so many seconds, short ones as often as long ones by the order of
-/// magnitude; one in four ends with a RST.
+/// magnitude, each from a port of its own; one in four ends with a RST.
 const CLIENT: &str = "
 import asyncio, random, socket, struct, sys
 count, longest = int(sys.argv[1]), float(sys.argv[2])
@@ -30,7 +30,7 @@ random.seed(25)
 async def one(number):
     life = 0.02 * (longest / 0.02) ** random.random()
     await asyncio.sleep(random.random() * longest)
-    reader, writer = await asyncio.open_connection('10.0.2.1', 7000)
+    reader, writer = await asyncio.open_connection('10.0.2.1', 7000, local_addr=('10.0.1.1', 10000 + number))
     await asyncio.sleep(life)
     if number % 4 == 0:
         socket_of = writer.get_extra_info('socket')
