@@ -655,11 +655,19 @@ impl Clock {
             return Some(Verdict::Undecided);
         }
         let mut run = Run::new(leap_ns);
-        let mut is_agreed = false;
+        let (mut is_agreed, mut is_ambiguous) = (false, false);
         for stamp in stamps {
             if self.goes_on(*stamp) {
-                let may_have_passed = self.may_have_passed(*stamp, leap_ns, is_agreed);
-                return Some(if may_have_passed { Verdict::Ambiguous } else { Verdict::OtherClock });
+                // Behind one that may be of either, only what goes on by all clocks of its source decides.
+                let may_have_passed =
+                    self.may_have_passed(*stamp, leap_ns, is_agreed) || is_ambiguous && self.is_ahead(*stamp);
+                if !may_have_passed {
+                    return Some(Verdict::OtherClock);
+                }
+                is_ambiguous = true;
+            }
+            if is_ambiguous {
+                continue;
             }
             is_agreed |= self.agrees(first, *stamp);
             let time_ns = self.since(*stamp, run.highest_ns);
@@ -677,6 +685,7 @@ impl Clock {
         }
         match behind {
             Behind::Some => None,
+            Behind::Enough | Behind::All if is_ambiguous => Some(Verdict::Ambiguous),
             Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
             Behind::Enough | Behind::All => Some(Verdict::Undecided),
         }
@@ -809,11 +818,7 @@ impl Clock {
 
     /// Whether time may have passed before two stamps of which each is of another clock, because both are as far ahead.
     fn agrees(&self, first: Stamp, second: Stamp) -> bool {
-        let is_ahead = |wall_ns: i64| {
-            let ahead_ns = wall_ns.saturating_sub(self.highest_ns);
-            ahead_ns > FOLLOWS_MAX_NS && ahead_ns <= CLOCK_LEAP_MAX_NS
-        };
-        self.walls_ns(first).filter(|wall| is_ahead(wall.0)).any(|(wall_ns, number, _)| {
+        self.walls_ns(first).filter(|wall| self.is_leap(wall.0)).any(|(wall_ns, number, _)| {
             self.walls_ns(second).any(|(other_ns, other, _)| other != number && is_near(other_ns, wall_ns))
         })
     }
@@ -823,9 +828,19 @@ impl Clock {
     fn may_have_passed(&self, stamp: Stamp, leap_ns: i64, is_agreed: bool) -> bool {
         self.walls_ns(stamp).any(|(wall_ns, ..)| {
             let ahead_ns = wall_ns.saturating_sub(self.highest_ns);
-            let is_ahead = ahead_ns > FOLLOWS_MAX_NS && ahead_ns <= CLOCK_LEAP_MAX_NS;
-            is_ahead && (is_near(ahead_ns, leap_ns) || is_agreed && ahead_ns >= leap_ns)
+            self.is_leap(wall_ns) && (is_near(ahead_ns, leap_ns) || is_agreed && ahead_ns >= leap_ns)
         })
+    }
+
+    /// Whether a stamp is so far ahead by a clock of its source that time has passed if that made it.
+    fn is_ahead(&self, stamp: Stamp) -> bool {
+        self.walls_ns(stamp).any(|(wall_ns, ..)| self.is_leap(wall_ns))
+    }
+
+    /// Whether a wall time of the main clock follows nothing, and may be behind time without packets.
+    fn is_leap(&self, wall_ns: i64) -> bool {
+        let ahead_ns = wall_ns.saturating_sub(self.highest_ns);
+        ahead_ns > FOLLOWS_MAX_NS && ahead_ns <= CLOCK_LEAP_MAX_NS
     }
 
     /// How long after the end of the line a stamp is, in ns, by that of its source's clocks by which it is nearest to
