@@ -16,7 +16,8 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// The memory in bytes that it takes at most. At the start of a run, before there is much else, it is twice as much.
+    /// The memory in bytes that it takes at most. At the start of a run, before there is much else, it is twice as
+    /// much.
     pub(crate) const SIZE_MAX: u64 = (REMEMBERED_MAX * size_of::<(u64, bool)>()) as u64;
 
     /// Remembers a connection that has ended.

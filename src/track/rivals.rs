@@ -27,7 +27,8 @@ const SET_COUNT: usize = 512;
 const FIRST_WINDOW_SIZE: u32 = 1 << 16;
 
 /// Bits of a record's second word, from the lowest: the ISN, the tick, the client, whether the server has sent its FIN,
-/// and how long before its tick the handshake began, in ticks. The first is the hash; both are zero where there is none.
+/// and how long before its tick the handshake began, in ticks. The first is the hash; both are zero where there is
+/// none.
 const TICK_SHIFT: u32 = u32::BITS;
 const CLIENT_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
 const FIN_SHIFT: u32 = CLIENT_SHIFT + 1;
