@@ -641,7 +641,7 @@ impl Port<WallTime> {
     }
 }
 
-/// For the packets between which [`Port::cut_if_due`] is called.
+/// For the packets between two cuts of the archive, each of which is due behind some of them.
 impl<T: Timekeeper> PacketSink for Port<T> {
     #[inline(always)]
     fn take_packet(&mut self, packet: &Packet<'_>) {
