@@ -28,7 +28,8 @@ impl HalfRead {
         let mut pipe = running.child.stdin.take().unwrap();
         let frames: Vec<_> = (1..10_000).flat_map(opening).collect();
         let mut bytes = pcap(&frames);
-        let rest = bytes.split_off(bytes.len() / 2);
+        // Behind a whole packet, so that the rest may come again and again.
+        let rest = bytes.split_off(pcap(&frames[..frames.len() / 2]).len());
         pipe.write_all(&bytes).unwrap();
         HalfRead { running, pipe, rest }
     }
