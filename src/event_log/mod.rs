@@ -40,8 +40,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the end of a run, and in a replay an event, waits for a destination that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Copies of what waits at a destination while the state is saved: one for each cut that is passed and not asked for yet,
-/// and one that is written.
+/// Copies of what waits at a destination while the state is saved: one for each cut that is passed and not asked for
+/// yet, and one that is written.
 const SAVED_COPIES_MAX: usize = 2;
 
 /// Parts of the list of what is open at the end that wait.

@@ -412,8 +412,8 @@ fn begin_line(line: &mut Vec<u8>, time_ns: i64, is_syslog: bool) {
     }
 }
 
-/// Makes of a line what is to be written behind the beginning of a line that a killed run left: the rest of it, or a new
-/// line if it is another one.
+/// Makes of a line what is to be written behind the beginning of a line that a killed run left: the rest of it, or a
+/// new line if it is another one.
 fn complete(cut: &mut Vec<u8>, line: &mut Vec<u8>) {
     if cut.is_empty() {
         return;

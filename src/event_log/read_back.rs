@@ -1,8 +1,8 @@
 //! A log as an earlier run left it: its last line, what is left of a line that was cut, and the connections that ended
 //! behind a place in it.
 //!
-//! A log is the file that is appended to and those that it was continued under: the names that rotation gives, and those
-//! that begin with the file's own (`events.ndjson.1`), as other programs give them.
+//! A log is the file that is appended to and those that it was continued under: the names that rotation gives, and
+//! those that begin with the file's own (`events.ndjson.1`), as other programs give them.
 
 use crate::export::{Logged, LoggedLine};
 use crate::record::Remembered;

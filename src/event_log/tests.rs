@@ -43,8 +43,8 @@ fn overload(destination: &str) -> [u64; 2] {
     [&counts.written, &counts.lost].map(|count| count.load(Ordering::Relaxed))
 }
 
-/// The events in these lines, and those that the lines say are lost: all from the number that is expected next on, which
-/// is moved.
+/// The events in these lines, and those that the lines say are lost: all from the number that is expected next on,
+/// which is moved.
 fn count(text: &str, next: &mut u64) -> [u64; 2] {
     let mut counts = [0; 2];
     // A line may be cut where a stream broke.

@@ -20,9 +20,9 @@
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them.
 //!
-//! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last of
-//! them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what it
-//! sends is a repeat until the handshake is complete, since that takes an answer that came after the end. (Within a
+//! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last
+//! of them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what
+//! it sends is a repeat until the handshake is complete, since that takes an answer that came after the end. (Within a
 //! second from the end it may be a copy of the same packets, from another interface.)
 //!
 //! # Ends that were none

@@ -1,5 +1,5 @@
-//! The events of a router beside those of its kernel's connection tracking: the same connections open and end, about the
-//! same time.
+//! The events of a router beside those of its kernel's connection tracking: the same connections open and end, about
+//! the same time.
 
 use crate::conntrack::{rules, track};
 use crate::lab::{Host, Lab, has, routed, run};

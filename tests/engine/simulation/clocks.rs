@@ -74,7 +74,8 @@ impl Clocks {
         if self.set_us < 0 && self.is_past_set {
             return shown_us - self.set_us;
         }
-        // Where the clock is set back the interval ends with the last packet before, and so at no multiple of its length.
+        // Where the clock is set back the interval ends with the last packet before, and so at no multiple of its
+        // length.
         let is_cut = shown_us.rem_euclid(self.every_us) != 0;
         self.is_past_set |= is_cut && last_unset_us.is_some_and(|last_us| last_us.abs_diff(shown_us) < 50_000);
         shown_us
