@@ -276,13 +276,13 @@ impl Agent {
     /// Restores the list of the agent before: its last list in full, and what changed since.
     fn reload(&self, list: &mut SnapshotList) -> Result<()> {
         let (full, last) = (&self.position.full, &self.position.list);
-        let mut before = ListFile::open(&self.lists.join(full))?.id;
+        let mut before = ListFile::open(&self.lists.join(full))?.facts.id;
         let mut chain = vec![(self.lists.join(full), 0)];
         for path in if full == last { Vec::new() } else { self.directory.changes_in(ListSpan { full, last })? } {
             let changes = ListFile::open(&path)?;
             // Changes that build on another list are leftovers.
             if let Some((_, elapsed_ns)) = changes.base.filter(|(base, _)| *base == before) {
-                before = changes.id;
+                before = changes.facts.id;
                 chain.push((path, elapsed_ns));
             }
         }
@@ -295,7 +295,7 @@ impl Agent {
         for (path, elapsed_ns) in chain {
             end = end.before(elapsed_ns.saturating_neg());
             let mut file = ListFile::open(&path)?;
-            is_complete = file.is_complete;
+            is_complete = file.facts.is_complete;
             load(list, &mut file, end)?;
         }
         if is_complete {
@@ -336,12 +336,12 @@ pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> 
     if file.is_merged {
         return Err(Error::new("this is the list of several routers: name one of this router").in_file(path));
     }
-    let Some(end) = TickMoment::of_wall_ns(source, file.end_ns) else {
+    let Some(end) = TickMoment::of_wall_ns(source, file.facts.end_ns) else {
         let what = "this list did not end within the run that the snapshot is of, before the snapshot did";
         return Err(Error::new(what).in_file(path));
     };
     load(list, &mut file, end)?;
-    if file.is_complete {
+    if file.facts.is_complete {
         list.set_whole_at(end);
     }
     Ok(())

@@ -174,11 +174,9 @@ impl FileLines {
     }
 }
 
-/// A list that is being read.
-pub struct ListFile {
-    lines: FileLines,
-    /// Lines still to come.
-    left: u64,
+/// What the header of a list says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFacts {
     /// The identity of the list.
     pub id: ListId,
     /// When its interval begins, in ns since 1970; its end where the header does not say.
@@ -193,6 +191,23 @@ pub struct ListFile {
     pub opened: u64,
     /// How many established ones ended in the interval.
     pub closed: u64,
+}
+
+impl ListFacts {
+    /// The length of its interval in ns, at least 1.
+    #[must_use]
+    pub fn interval_ns(&self) -> i64 {
+        self.end_ns.saturating_sub(self.start_ns).max(1)
+    }
+}
+
+/// A list that is being read.
+pub struct ListFile {
+    lines: FileLines,
+    /// Lines still to come.
+    left: u64,
+    /// What its header says.
+    pub facts: ListFacts,
     /// Whether it is the list of several routers together, which has no starts.
     pub is_merged: bool,
     /// For changes, the list that they build on, and how much later than that one this one ends, in ns.
@@ -245,7 +260,8 @@ impl ListFile {
         }
         let HeaderFields { id, complete: is_complete, missing, opened, closed, .. } = fields;
         let is_merged = fields.routers.is_some();
-        Ok(ListFile { lines, left, id, start_ns, end_ns, is_complete, missing, opened, closed, is_merged, base })
+        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed };
+        Ok(ListFile { lines, left, facts, is_merged, base })
     }
 
     /// Reads the next connection as far as an engine can start from it; `None` after the last.

@@ -36,7 +36,7 @@ pub use file_name::{ListName, SnapshotName};
 pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived, append_joined};
 pub use ipfix::IpfixMessages;
 pub use lines::ListId;
-pub use list_file::{FileLine, ListFile, ListedRow};
+pub use list_file::{FileLine, ListFacts, ListFile, ListedRow};
 #[cfg(feature = "parquet")]
 pub use parquet::ArchivedParquet;
 pub use retention::{KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX, Keep};

@@ -1,7 +1,7 @@
 //! What is known of a network at one time: the joined view of its routers, and how each of them is.
 
 use crate::joined::{BadList, Joined, ROUTER_COUNT_MAX};
-use crate::newest::{ListFacts, NewestList, Place};
+use crate::newest::{NewestFacts, NewestList, Place};
 use flowpeel::error::{Error, Result};
 use flowpeel::export::rfc3339;
 use serde::Serialize;
@@ -86,7 +86,7 @@ pub struct Router {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     #[serde(skip)]
-    facts: Option<ListFacts>,
+    facts: Option<NewestFacts>,
 }
 
 impl Router {
@@ -119,25 +119,26 @@ impl Router {
     }
 
     /// Notes what its newest list says, beside one that ends last of all.
-    fn note(&mut self, facts: ListFacts, newest_ns: i64) {
-        self.in_view = health(newest_ns.saturating_sub(facts.end_ns), facts.interval_ns()) != Health::Gone;
-        self.restarted = facts.is_restarted.then(|| rfc3339(facts.end_ns));
-        self.end = Some(rfc3339(facts.end_ns));
-        self.interval = Some(facts.interval_ns() as f64 / 1e9);
-        self.complete = facts.is_complete;
-        (self.missing, self.opened, self.closed) = (facts.missing, facts.opened, facts.closed);
+    fn note(&mut self, facts: NewestFacts, newest_ns: i64) {
+        let list = &facts.list;
+        self.in_view = health(newest_ns.saturating_sub(list.end_ns), list.interval_ns()) != Health::Gone;
+        self.restarted = facts.is_restarted.then(|| rfc3339(list.end_ns));
+        self.end = Some(rfc3339(list.end_ns));
+        self.interval = Some(list.interval_ns() as f64 / 1e9);
+        self.complete = list.is_complete;
+        (self.missing, self.opened, self.closed) = (list.missing, list.opened, list.closed);
         self.facts = Some(facts);
         self.judge(newest_ns, None);
     }
 
     /// Judges how it is, beside a list that ends last of all, and by the time if it is given.
     fn judge(&mut self, newest_ns: i64, now: Option<SystemTime>) {
-        let Some(facts) = &self.facts else { return };
-        let behind_ns = newest_ns.saturating_sub(facts.end_ns).max(0);
-        let silence = now.map(|now| now.duration_since(facts.written).unwrap_or_default());
+        let Some(NewestFacts { list, written, .. }) = &self.facts else { return };
+        let behind_ns = newest_ns.saturating_sub(list.end_ns).max(0);
+        let silence = now.map(|now| now.duration_since(*written).unwrap_or_default());
         let silence_ns = silence.map_or(0, |silence| i64::try_from(silence.as_nanos()).unwrap_or(i64::MAX));
-        self.health = health(behind_ns.max(silence_ns), facts.interval_ns());
-        self.behind = Some(behind_ns.unsigned_abs() / facts.interval_ns().unsigned_abs());
+        self.health = health(behind_ns.max(silence_ns), list.interval_ns());
+        self.behind = Some(behind_ns.unsigned_abs() / list.interval_ns().unsigned_abs());
         self.silent = silence.map(|silence| (silence.as_secs_f64() * 10.0).round() / 10.0);
     }
 }
@@ -182,7 +183,7 @@ impl Network {
         let mut routers: Vec<Router> = places.iter().map(|place| Router::new(place.router.clone())).collect();
         loop {
             let opened = open(places, &mut routers);
-            let end_ns = opened.iter().map(|(_, list)| list.facts.end_ns).max().unwrap_or(0);
+            let end_ns = opened.iter().map(|(_, list)| list.facts.list.end_ns).max().unwrap_or(0);
             let (mut members, mut lists) = (Vec::new(), Vec::new());
             for (at, list) in opened {
                 let Some(router) = routers.get_mut(at) else { continue };

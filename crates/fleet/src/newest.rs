@@ -6,7 +6,7 @@
 
 use crate::subject;
 use flowpeel::error::{Error, Result};
-use flowpeel::export::{ListFile, ListName};
+use flowpeel::export::{ListFacts, ListFile, ListName};
 use flowpeel::flow::AnyKey;
 use flowpeel::list::{Row, RowState};
 use std::collections::BTreeMap;
@@ -79,41 +79,21 @@ fn names(directory: &Path) -> Result<Vec<ListName>> {
     Ok(names)
 }
 
-/// What a list says of itself.
+/// What is known of the newest list of a router before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListFacts {
-    /// The number of its interval.
-    pub interval: u64,
-    /// When its interval begins, in ns since 1970.
-    pub start_ns: i64,
-    /// When its interval ends, in ns since 1970.
-    pub end_ns: i64,
-    /// Whether everything known to be open is in it.
-    pub is_complete: bool,
-    /// About how many connections are wrongly not listed, or wrongly still listed.
-    pub missing: u64,
-    /// How many connections were established in the interval.
-    pub opened: u64,
-    /// How many established ones ended in it.
-    pub closed: u64,
+pub struct NewestFacts {
+    /// What it says of itself.
+    pub list: ListFacts,
     /// Whether the list before it in the directory has no lower number: the router began anew.
     pub is_restarted: bool,
     /// When the file was written.
     pub written: SystemTime,
 }
 
-impl ListFacts {
-    /// The length of its interval in ns, at least 1.
-    #[must_use]
-    pub fn interval_ns(&self) -> i64 {
-        self.end_ns.saturating_sub(self.start_ns).max(1)
-    }
-}
-
 /// The newest list of a router, to be read.
 pub struct NewestList {
-    /// What it says of itself.
-    pub facts: ListFacts,
+    /// What is known of it.
+    pub facts: NewestFacts,
     full: ListFile,
     /// What became of connections since the list in full; `None` where the newest is in full.
     changed: Option<BTreeMap<AnyKey, Option<Row>>>,
@@ -170,23 +150,22 @@ impl Place {
         let (before, since) = names.split_at(last_full);
         let Some((first, changes)) = since.split_first() else { return Ok(None) };
         let full = whole_list(&path(first))?;
-        let mut facts = facts(&full, &path(first))?;
-        let mut before_id = full.id;
-        let mut earlier =
-            before.last().map(|name| ListFile::open(&path(name))).transpose()?.map(|file| interval(&file));
+        let (mut list, mut newest) = (full.facts.clone(), first);
+        let before = before.last().map(|name| ListFile::open(&path(name))).transpose()?;
+        let mut earlier = before.map(|file| file.facts.id.interval);
         let mut changed = None;
         for name in changes {
             let mut file = ListFile::open(&path(name))?;
-            if file.base.as_ref().is_none_or(|(base, _)| *base != before_id) {
+            if file.base.as_ref().is_none_or(|(base, _)| *base != list.id) {
                 let what = "these changes do not build on the list before them";
                 return Err(Error::new(what).in_file(path(name)));
             }
-            earlier = Some(facts.interval);
-            facts = self::facts(&file, &path(name))?;
-            before_id = file.id;
+            earlier = Some(list.id.interval);
+            (list, newest) = (file.facts.clone(), name);
             apply(&mut file, changed.get_or_insert_default())?;
         }
-        facts.is_restarted = earlier.is_some_and(|earlier| earlier >= facts.interval);
+        let is_restarted = earlier.is_some_and(|earlier| earlier >= list.id.interval);
+        let facts = NewestFacts { list, is_restarted, written: written(&path(newest))? };
         Ok(Some(NewestList { facts, full, changed }))
     }
 }
@@ -200,23 +179,9 @@ fn whole_list(path: &Path) -> Result<ListFile> {
     Ok(file)
 }
 
-fn interval(file: &ListFile) -> u64 {
-    file.id.interval
-}
-
-fn facts(file: &ListFile, path: &Path) -> Result<ListFacts> {
+fn written(path: &Path) -> Result<SystemTime> {
     let written = fs::metadata(path).and_then(|data| data.modified());
-    Ok(ListFacts {
-        interval: interval(file),
-        start_ns: file.start_ns,
-        end_ns: file.end_ns,
-        is_complete: file.is_complete,
-        missing: file.missing,
-        opened: file.opened,
-        closed: file.closed,
-        is_restarted: false,
-        written: written.map_err(|error| Error::new("cannot read the list").in_file(path).because(error))?,
-    })
+    written.map_err(|error| Error::new("cannot read the list").in_file(path).because(error))
 }
 
 /// Adds the changes of a file to those before it.

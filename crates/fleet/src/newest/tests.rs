@@ -48,7 +48,8 @@ fn changes_are_applied_to_the_list_in_full() {
     assert_eq!(found.iter().map(|place| place.router.as_str()).collect::<Vec<_>>(), ["edge-1"]);
     let newest = || found[0].newest();
     let list = newest().unwrap().unwrap();
-    assert_eq!((list.facts.interval, list.facts.interval_ns(), list.facts.is_restarted), (1, 10_000_000_000, false));
+    let facts = &list.facts;
+    assert_eq!((facts.list.id.interval, facts.list.interval_ns(), facts.is_restarted), (1, 10_000_000_000, false));
     assert!(list.facts.written.elapsed().unwrap_or_default() < Duration::from_secs(60));
     assert_eq!(clients(list), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
     let changes = [line(0, "established", "opened"), line(3, "closed", "closed")];
@@ -56,7 +57,7 @@ fn changes_are_applied_to_the_list_in_full() {
     let changes = [line(4, "established", "opened"), line(5, "established", "opened")];
     write(&router, "changes-20260101T000030Z.ndjson", &text(3, true, &changes));
     let list = newest().unwrap().unwrap();
-    assert_eq!(list.facts.interval, 3);
+    assert_eq!(list.facts.list.id.interval, 3);
     assert_eq!(clients(list), ["10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5"]);
     fs::remove_file(router.join("changes-20260101T000020Z.ndjson")).unwrap();
     assert!(newest().err().unwrap().to_string().ends_with("do not build on the list before them"));
