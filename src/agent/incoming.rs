@@ -39,6 +39,18 @@ enum Fate {
     Refused(Stamp),
 }
 
+/// What came of reading a file of [`Incoming`].
+pub enum Settled<T> {
+    /// This was read.
+    Read(T),
+    /// Another file covers it.
+    Covered,
+    /// It could not be read, and is given up.
+    Refused(Error),
+    /// It could not be read, and may still be arriving.
+    Doubtful,
+}
+
 /// A directory of snapshots.
 pub struct Incoming {
     path: PathBuf,
@@ -161,10 +173,24 @@ impl Incoming {
         self.known.insert(name, Fate::Done);
     }
 
+    /// Notes what came of reading a file: something, nothing since another covers it, or an error. What was read is
+    /// [`Self::done`] once it is dealt with.
+    pub fn settle<T>(&mut self, name: SnapshotName, read: Result<Option<T>>, is_last_look: bool) -> Settled<T> {
+        match read {
+            Ok(Some(read)) => Settled::Read(read),
+            Ok(None) => {
+                self.done(name);
+                Settled::Covered
+            }
+            Err(error) if self.give_up(name, is_last_look) => Settled::Refused(error),
+            Err(_) => Settled::Doubtful,
+        }
+    }
+
     /// Gives up a file that could not be read, if this is the last look or nothing has been written to it since it
     /// could not be read before; otherwise it stays doubtful. Returns whether it was given up. A file that has gone
     /// away is forgotten.
-    pub fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
+    fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
         let Some(stamp) = self.stamp(name) else {
             self.known.remove(&name);
             return false;

@@ -9,7 +9,7 @@ mod incoming;
 mod position;
 mod wake;
 
-pub use incoming::Incoming;
+pub use incoming::{Incoming, Settled};
 
 use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
@@ -187,24 +187,21 @@ impl Agent {
             if observer.is_stopped() {
                 break;
             }
-            match self.open(name) {
-                Ok(Some((snapshot, run))) => {
+            let opened = self.open(name);
+            match self.incoming.settle(name, opened, is_last_look) {
+                Settled::Read((snapshot, run)) => {
                     let header = self.write(name, snapshot, run)?;
                     self.counts.lists += 1;
                     self.counts.incomplete += u64::from(!header.complete);
                     self.incoming.done(name);
                     observer.report(AgentEvent::Listed(name, &header));
                 }
-                Ok(None) => {
-                    self.counts.covered += 1;
-                    self.incoming.done(name);
+                Settled::Covered => self.counts.covered += 1,
+                Settled::Refused(error) => {
+                    self.counts.refused += 1;
+                    observer.report(AgentEvent::Refused(error));
                 }
-                Err(error) => {
-                    if self.incoming.give_up(name, is_last_look) {
-                        self.counts.refused += 1;
-                        observer.report(AgentEvent::Refused(error));
-                    }
-                }
+                Settled::Doubtful => {}
             }
             if let Some(warning) = self.warning.take().or_else(|| self.directory.warning()) {
                 observer.report(AgentEvent::Warning(warning));

@@ -145,12 +145,7 @@ impl Archive {
     /// What gives the archive's part of saved states.
     #[must_use]
     pub fn save_handle(&self) -> SaveHandle {
-        let commands = self.commands.clone();
-        SaveHandle::new(move |mark| {
-            let (sender, receiver) = bounded(1);
-            drop(commands.send(Command::Save(mark, sender)));
-            receiver
-        })
+        SaveHandle::by(self.commands.clone(), Command::Save)
     }
 
     /// Whether the archive can no longer be written to. [`Self::finish`] returns the reason.

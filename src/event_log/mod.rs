@@ -169,12 +169,7 @@ impl EventLog {
     /// What gives the log's part of saved states.
     #[must_use]
     pub fn save_handle(&self) -> SaveHandle {
-        let commands = self.commands.clone();
-        SaveHandle::new(move |mark| {
-            let (sender, receiver) = bounded(1);
-            drop(commands.send(Command::Save(mark, sender)));
-            receiver
-        })
+        SaveHandle::by(self.commands.clone(), Command::Save)
     }
 
     /// At the beginning of a run, the log's part of a state that was saved before anything was written.

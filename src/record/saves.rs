@@ -1,7 +1,7 @@
 //! What those who take records have to give when the state of a run is saved: a part of the state that fits the records
 //! up to the cut.
 
-use crossbeam::channel::Receiver;
+use crossbeam::channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,13 @@ use std::sync::Arc;
 pub struct SaveHandle(Arc<dyn Fn(u64) -> Receiver<Vec<u8>> + Send + Sync>);
 
 impl SaveHandle {
-    /// A handle that asks in this way, as [`Self::save`] says.
-    pub fn new(ask: impl Fn(u64) -> Receiver<Vec<u8>> + Send + Sync + 'static) -> Self {
-        SaveHandle(Arc::new(ask))
+    /// A handle that asks by a command to a thread, which is made of the number of the save and where to reply.
+    pub(crate) fn by<C: Send + 'static>(commands: Sender<C>, command: fn(u64, Sender<Vec<u8>>) -> C) -> Self {
+        SaveHandle(Arc::new(move |mark| {
+            let (reply, receiver) = bounded(1);
+            drop(commands.send(command(mark, reply)));
+            receiver
+        }))
     }
 
     /// The part of the state that is saved at the save of this number, from 0. It comes when everything up to there is

@@ -80,7 +80,7 @@ pub struct Broker {
 }
 
 impl BrokerOptions {
-    /// Connects, or goes on trying in the background. `name` is shown by the servers, and answers come under a prefix
+    /// Connects, and keeps trying in the background. `name` is shown by the servers, and answers come under a prefix
     /// of its own, so that a server can keep others from reading them.
     ///
     /// # Errors

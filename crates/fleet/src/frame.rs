@@ -6,7 +6,7 @@
 //! changes. So what did not change is zero, and what peels is not in four cells but in one place. All is compressed.
 //! `docs/fleet.md` has the format byte by byte.
 //!
-//! The law: what is opened is exactly what the router with that name has sealed, whatever else arrives. The tag stands
+//! The law: a frame that opens is exactly one that the router of that name has sealed. The tag stands
 //! before the contents and is over their size and hash, so that nothing is kept or unpacked before it is known who has
 //! written it.
 

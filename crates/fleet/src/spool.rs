@@ -7,7 +7,7 @@
 use crate::frame::{End, Hashed, Keys, Place, RunId, seal};
 use crate::key::RouterKey;
 use crate::subject;
-use flowpeel::agent::Incoming;
+use flowpeel::agent::{Incoming, Settled};
 use flowpeel::disk::whole_file::{NewFile, Temporary};
 use flowpeel::error::{Error, Result};
 use flowpeel::export::SnapshotName;
@@ -203,21 +203,17 @@ impl Spool {
             self.due = self.incoming.ordered(names, &self.config.secret).into();
         }
         while let Some(name) = self.due.pop_front() {
-            match self
-                .open(name)
-                .and_then(|snapshot| snapshot.map(|(snapshot, source)| self.parcel(name, snapshot, source)).transpose())
-            {
-                Ok(Some(parcel)) => return Ok(Some(parcel)),
-                Ok(None) => {
-                    self.counts.covered += 1;
-                    self.incoming.done(name);
+            let opened = self.open(name);
+            let parcel = opened
+                .and_then(|opened| opened.map(|(snapshot, source)| self.parcel(name, snapshot, source)).transpose());
+            match self.incoming.settle(name, parcel, is_last_look) {
+                Settled::Read(parcel) => return Ok(Some(parcel)),
+                Settled::Covered => self.counts.covered += 1,
+                Settled::Refused(error) => {
+                    self.counts.refused += 1;
+                    refused(error);
                 }
-                Err(error) => {
-                    if self.incoming.give_up(name, is_last_look) {
-                        self.counts.refused += 1;
-                        refused(error);
-                    }
-                }
+                Settled::Doubtful => {}
             }
         }
         Ok(None)
@@ -231,7 +227,7 @@ impl Spool {
             return Err(Error::new("this is no snapshot of one router").in_file(&path));
         };
         if source.router.is_empty() {
-            let what = "this router has no name: give it one with --router, so that its snapshots can be told apart";
+            let what = "this router has no name: give it one with --router, so that its snapshots are distinguished";
             return Err(Error::new(what).in_file(&path));
         }
         let is_sent = self

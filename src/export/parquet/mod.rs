@@ -27,7 +27,7 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 /// The memory that writing a file takes, in bytes.
 pub(super) const PARQUET_SIZE: u64 = file::MEMORY_SIZE;
 
-/// The columns of a list: those of csv.
+/// The columns of a list: those of csv, without the other name of a translated connection.
 const LIST_COLUMNS: [(&str, Kind); 14] = [
     ("list_end", Kind::Time),
     ("complete", Kind::Flag),

@@ -78,7 +78,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// Whether something that goes on is to be reported again.
+    /// Whether a condition that persists is to be reported again.
     fn is_due(&mut self) -> bool {
         let is_due = self.reported.is_none_or(|reported| reported.elapsed() > REPORT_INTERVAL);
         if is_due {

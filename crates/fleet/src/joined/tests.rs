@@ -61,13 +61,13 @@ proptest! {
         }
         let joined = joined(&lists);
         prop_assert_eq!(joined.len(), union.len());
-        for (place, ((row, seen), (key, told))) in joined.iter().zip(&union).enumerate() {
+        for (place, ((row, seen), (key, expected))) in joined.iter().zip(&union).enumerate() {
             prop_assert_eq!(&self::key(&row), key);
             prop_assert_eq!(joined.place_of(key), place);
-            prop_assert_eq!(seen.iter().collect::<Vec<_>>(), told.iter().map(|(router, _)| *router).collect::<Vec<_>>());
-            prop_assert_eq!(seen.count() as usize, told.len());
-            prop_assert!(told.iter().all(|(router, _)| seen.has(*router)) && !seen.has(500));
-            let all = || told.iter().map(|(_, row)| row);
+            prop_assert_eq!(seen.iter().collect::<Vec<_>>(), expected.iter().map(|(router, _)| *router).collect::<Vec<_>>());
+            prop_assert_eq!(seen.count() as usize, expected.len());
+            prop_assert!(expected.iter().all(|(router, _)| seen.has(*router)) && !seen.has(500));
+            let all = || expected.iter().map(|(_, row)| row);
             let first = all().map(|row| row.start_ns).min().unwrap();
             prop_assert_eq!((row.start_ns, row.age_ns), (first, END_NS - first));
             let has = |state| all().any(|row| row.state == state);
@@ -78,7 +78,7 @@ proptest! {
             let bound = all().filter(|row| row.start_ns == first).all(|row| row.start_is_bound);
             prop_assert_eq!(row.start_is_bound, bound);
         }
-        let established = union.values().filter(|told| told.iter().any(|(_, row)| row.state == RowState::Established));
+        let established = union.values().filter(|expected| expected.iter().any(|(_, row)| row.state == RowState::Established));
         prop_assert_eq!(joined.established_count(), established.count());
     }
 

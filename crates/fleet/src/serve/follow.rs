@@ -164,7 +164,7 @@ impl Following {
     fn look(&mut self) -> bool {
         let mut is_new = false;
         for (place, mark) in self.places.iter().zip(&mut self.marks) {
-            // A directory that cannot be read is told of by the router whose it is.
+            // A directory that cannot be read is reported with its router.
             let now = place.mark(mark).unwrap_or_default();
             is_new |= now.is_other(mark);
             *mark = now;

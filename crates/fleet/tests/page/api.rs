@@ -154,7 +154,7 @@ fn answers_are_as_they_are_described() {
 }
 
 #[test]
-fn a_new_list_is_told_and_shown() {
+fn a_new_list_is_announced_and_shown() {
     let network = Network::of(&["east", "west"], 2_000);
     let serving = network.serve();
     let mut stream = serving.connect();

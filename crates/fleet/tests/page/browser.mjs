@@ -19,13 +19,13 @@ const browser = spawn(chromium, [...options, "about:blank"], { stdio: ["ignore",
 function connected() {
   const [, , , commands, answers] = browser.stdio;
   const waiting = new Map();
-  const told = [];
+  const reports = [];
   let rest = "";
   answers.setEncoding("utf8").on("data", (text) => {
     const messages = (rest + text).split("\0");
     rest = messages.pop();
     for (const message of messages.map((one) => JSON.parse(one))) {
-      if (message.id === undefined) told.push(message);
+      if (message.id === undefined) reports.push(message);
       else waiting.get(message.id)(message);
     }
   });
@@ -36,11 +36,11 @@ function connected() {
       waiting.set(id, (message) => (message.error ? failed(new Error(`${method}: ${message.error.message}`)) : answered(message.result)));
       commands.write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
     });
-  return { send, told };
+  return { send, reports };
 }
 
 async function main() {
-  const { send, told } = connected();
+  const { send, reports } = connected();
   const { targetId } = await send("Target.createTarget", { url: "about:blank" });
   const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
   const page = (method, params) => send(method, params, sessionId);
@@ -123,8 +123,8 @@ async function main() {
   const markup = await value("document.querySelectorAll('main img, main script, main iframe, main a').length");
   const unnamed = await value(`[...document.querySelectorAll('button, input, select, a')].filter((one) =>
     !one.textContent.trim() && !one.getAttribute('aria-label') && !one.labels?.length).map((one) => one.outerHTML)`);
-  const faults = told.filter(({ method, params }) => method === "Runtime.exceptionThrown" || (method === "Log.entryAdded" && params.entry.level === "error"));
-  const outside = told.filter(({ method, params }) => method === "Network.requestWillBeSent" && !params.request.url.startsWith(base) && params.request.url !== "about:blank");
+  const faults = reports.filter(({ method, params }) => method === "Runtime.exceptionThrown" || (method === "Log.entryAdded" && params.entry.level === "error"));
+  const outside = reports.filter(({ method, params }) => method === "Network.requestWillBeSent" && !params.request.url.startsWith(base) && params.request.url !== "about:blank");
   return {
     markup,
     unnamed,
