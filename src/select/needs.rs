@@ -1,7 +1,6 @@
 //! What every connection has that a filter selects: addresses that an index can be asked for, and times.
 
 use crate::select::filter::{End, Expression, Relation, Test};
-use pnet::ipnetwork::IpNetwork;
 use std::net::IpAddr;
 
 /// The most addresses of a network that are asked for one by one: of a larger network each would have to be.
@@ -77,12 +76,8 @@ impl Needs {
 /// The addresses of a network, if they are few.
 fn addresses(end: &End) -> Option<Vec<IpAddr>> {
     match end {
-        End::Net(IpNetwork::V4(net)) => {
-            let few = net.iter().take(NETWORK_ADDRESSES_MAX + 1).map(IpAddr::from).collect::<Vec<_>>();
-            Some(few).filter(|few| few.len() <= NETWORK_ADDRESSES_MAX)
-        }
-        End::Net(IpNetwork::V6(net)) => {
-            let few = net.iter().take(NETWORK_ADDRESSES_MAX + 1).map(IpAddr::from).collect::<Vec<_>>();
+        End::Net(net) => {
+            let few: Vec<IpAddr> = net.iter().take(NETWORK_ADDRESSES_MAX + 1).collect();
             Some(few).filter(|few| few.len() <= NETWORK_ADDRESSES_MAX)
         }
         End::Ports(_) => None,
