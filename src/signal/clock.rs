@@ -545,7 +545,8 @@ impl Clock {
         {
             return Some(Follows::Main);
         }
-        let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_settled();
+        // A new source shares no clock that may be a few wrong stamps of another.
+        let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_established();
         let follows = |other: &OtherClock| {
             may_follow(other) && (is_near(other.on_main(time_ns), self.highest_ns) || is_near(time_ns, other.last_ns))
         };
@@ -696,15 +697,25 @@ impl Clock {
         // Whoever has another clock than the main one has another one again.
         let set = if self.main_names.has(first.clock) { Verdict::Set } else { Verdict::OtherClock };
         let mut run = Run::new(first.time_ns);
+        let mut may_have_passed = false;
         for stamp in stamps {
             if self.goes_on(*stamp) {
                 return Some(Verdict::OtherClock);
             }
-            if self.is_bound(stamp.clock) || is_near(stamp.time_ns, run.highest_ns) {
+            if is_near(stamp.time_ns, run.highest_ns) {
                 run.add(stamp.time_ns);
+            } else if self.is_bound(stamp.clock) {
+                // Stamps of several sources agree where time may have passed for each on its own clock.
+                let passed = self.passed(*stamp);
+                may_have_passed |= passed.is_some();
+                run.add(passed.map_or(stamp.time_ns, |(wall_ns, _)| wall_ns));
             }
             if run.is_contradicted() {
-                return Some(if self.is_wrong_before(&run, *stamp) { Verdict::OtherClock } else { set });
+                return Some(match set {
+                    _ if self.is_wrong_before(&run, *stamp) => Verdict::OtherClock,
+                    Verdict::Set if may_have_passed => Verdict::SetUndecided,
+                    _ => set,
+                });
             }
             if run.is_certain() {
                 return Some(set);
