@@ -1,4 +1,4 @@
-//! The options of an archive, and messages about it.
+//! The options of a run that archives connections, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
 use crate::cli::directories;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Whether and how connections are archived.
 #[derive(Args)]
 #[command(next_help_heading = heading::FILES)]
-pub(super) struct ArchiveOptions {
+pub(in crate::cli) struct ArchiveOptions {
     /// Record every connection here, for flowpeel find
     ///
     /// A record is written when a connection ends, and at the end of the run for those still open.
@@ -58,7 +58,7 @@ impl ArchiveOptions {
     ///
     /// An archive without a list: the archive learns from lists what is open and how old it is, and reports to
     /// the run that its disk has failed.
-    pub(super) fn check(&self, lists: &Lists) -> Result<()> {
+    pub(in crate::cli) fn check(&self, lists: &Lists) -> Result<()> {
         if self.archive.is_some() && !lists.keeps_list() {
             let what = "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out";
             return Err(Error::new(what));
@@ -71,7 +71,7 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The options contradict each other, or one is out of its range.
-    pub(super) fn memory_size(&self, saves_live: bool) -> Result<u64> {
+    pub(in crate::cli) fn memory_size(&self, saves_live: bool) -> Result<u64> {
         let config = self.config()?;
         Ok(if self.archive.is_some() { Archive::memory_size(&config, saves_live) } else { 0 })
     }
@@ -82,7 +82,7 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The archive cannot be opened, or is not the one that belongs to the state.
-    pub(super) fn start(
+    pub(in crate::cli) fn start(
         &self,
         when_full: WhenFull,
         saving: Option<&mut Saving>,
@@ -106,7 +106,7 @@ impl ArchiveOptions {
 /// # Errors
 ///
 /// Two name one directory.
-pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
+pub(in crate::cli) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
     directories::check(&[
         ("--state", state.directory()),
         ("--out", lists.directory()),
@@ -146,7 +146,7 @@ fn report_recovery(recovery: &Recovery) {
 }
 
 /// Prints what an archive that has ended holds, or why it failed.
-pub(super) fn report_end(finished: Result<Summary>, voice: Voice) {
+pub(in crate::cli) fn report_end(finished: Result<Summary>, voice: Voice) {
     match finished {
         Ok(summary) if voice > Voice::Quiet => summarize(&summary),
         Ok(_) => {}
