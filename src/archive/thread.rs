@@ -368,7 +368,7 @@ mod tests {
             for index in range {
                 let client = SocketAddr::from((index.wrapping_mul(0x9e37_79b9).to_be_bytes(), 40_000));
                 let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
-                recorders[0].record(key, 0, Some(Ending::Fin), base.first_tick + 5);
+                recorders[0].record(key, 0, Some(Ending::Fin), None, base.first_tick + 5);
             }
             recorders.iter_mut().for_each(Recorder::cut);
         };

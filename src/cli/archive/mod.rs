@@ -3,7 +3,7 @@
 mod export;
 mod options;
 
-pub(super) use options::{ArchiveOptions, check_directories, report_end};
+pub(super) use options::{ArchiveOptions, report_end};
 
 use crate::cli::Outcome;
 use crate::cli::report::Voice;

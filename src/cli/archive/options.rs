@@ -1,11 +1,9 @@
 //! The options of a run that archives connections, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
-use crate::cli::directories;
 use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
-use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::Saving;
 use crate::error::{Error, Result};
@@ -45,6 +43,11 @@ pub(in crate::cli) struct ArchiveOptions {
 }
 
 impl ArchiveOptions {
+    /// The directory of the archive, if there is to be one.
+    pub(in crate::cli) fn directory(&self) -> Option<&PathBuf> {
+        self.archive.as_ref()
+    }
+
     fn config(&self) -> Result<ArchiveConfig> {
         let keep = lists::keep_of(&self.archive_keep, "--archive-keep")?;
         let config = ArchiveConfig { segment_size: self.segment_size, segment_age: self.segment_age, keep };
@@ -99,20 +102,6 @@ impl ArchiveOptions {
         }
         Ok(Some(archive))
     }
-}
-
-/// Makes sure that each of the options of a run names a directory of its own.
-///
-/// # Errors
-///
-/// Two name one directory.
-pub(in crate::cli) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
-    directories::check(&[
-        ("--state", state.directory()),
-        ("--out", lists.directory()),
-        ("--snapshots", lists.snapshot_directory()),
-        ("--archive", archive.archive.as_ref()),
-    ])
 }
 
 /// Prints what an earlier process left unfinished.

@@ -35,9 +35,10 @@ const LIST_COURSE: [Column; 6] = [
     ("start_is_bound", Kind::Flag),
 ];
 
-/// What a row of an event begins with, before [`ENDS`], [`COURSE`] and [`NAT`].
+/// What a row of an event begins with, before [`ENDS`], and what it has between [`COURSE`] and [`NAT`].
 const EVENT_BEGIN: [Column; 4] =
     [("timestamp", Kind::Time), ("change", Kind::Text), ("seq", Kind::Long), ("flow_id", Kind::Long)];
+const EVENT_SEEN: Column = ("seen", Kind::OptionalText);
 
 /// Checks that Parquet can be written.
 ///
@@ -97,15 +98,16 @@ pub(super) struct EventRows(ParquetFile);
 
 impl EventRows {
     pub(super) fn new() -> io::Result<Self> {
-        ParquetFile::new(&[&EVENT_BEGIN[..], &ENDS, &COURSE, &NAT].concat()).map(Self)
+        ParquetFile::new(&[&EVENT_BEGIN[..], &ENDS, &COURSE, &[EVENT_SEEN], &NAT].concat()).map(Self)
     }
 
     pub(super) fn row(&mut self, out: &mut dyn Write, event: &FlowEvent) -> io::Result<()> {
-        let FlowEvent { change, flow, sequence, nat } = event;
+        let FlowEvent { change, flow, sequence, seen, nat } = event;
         let names = Names::of([flow.client, flow.server], flow.vlan, *nat);
         let begin = [Cell::Time(flow.end_ns), Cell::Text(change.name()), Cell::Long(*sequence), Cell::Long(flow.id())];
         let course = course(flow, *change == Change::Closed);
-        self.0.row(out, begin.into_iter().chain(names.ends()).chain(course).chain(names.nat()))
+        let seen = seen.map_or(Cell::None, |seen| Cell::Text(seen.name()));
+        self.0.row(out, begin.into_iter().chain(names.ends()).chain(course).chain([seen]).chain(names.nat()))
     }
 
     /// Ends the file. So many events are missing before or among those that it holds.
