@@ -84,7 +84,8 @@ impl FromStr for Destination {
     type Err = String;
 
     /// Reads `[ndjson:|eve:|syslog:]PLACE`, where a place is a file, `-`, `unix:PATH` or `unixgram:PATH`, or
-    /// `ipfix:udp:HOST:PORT` or `ipfix:tcp:HOST:PORT`, or `parquet:DIRECTORY`. What syslog names is the socket that takes its datagrams.
+    /// `ipfix:udp:HOST:PORT` or `ipfix:tcp:HOST:PORT`, or `parquet:DIRECTORY`. What syslog names is the socket that
+    /// takes its datagrams.
     fn from_str(text: &str) -> Result<Self, String> {
         let named = FORMATS.iter().find_map(|(prefix, format)| Some((*format, text.strip_prefix(prefix)?)));
         let (format, place) = named.unwrap_or((EventFormat::Ndjson, text));

@@ -1,7 +1,8 @@
 //! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! Lists are NDJSON, csv, Parquet (a feature of the build) or a table for people, on a stream or in one file each, whole
-//! or as what changed since the one before, plain or compressed. Everything that writes an [`Output`] is an [`Exporter`].
+//! Lists are NDJSON, csv, Parquet (a feature of the build) or a table for people, on a stream or in one file each,
+//! whole or as what changed since the one before, plain or compressed. Everything that writes an [`Output`] is an
+//! [`Exporter`].
 
 mod archived_files;
 mod community_id;

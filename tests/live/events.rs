@@ -241,6 +241,12 @@ fn kill(kill_count: usize, count: usize, longest_s: u64) {
         watch = Watch::start(&lab, &router, &format!("lists-{number}"), &options);
     }
     let is_running = client.is_running();
+    // The long form's traffic lasts longer than anything else is waited for.
+    for _ in 0..10 * (2 * longest_s) {
+        if client.is_running() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
     assert_eq!(client.wait().status.code(), Some(0));
     let exact = || of_kernel(&String::from_utf8_lossy(&kernel.printed()));
     until(|| "not all have ended".to_owned(), || (exact().ended.len() == count).then_some(()));
