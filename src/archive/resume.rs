@@ -13,8 +13,8 @@ use crate::archive::{Entry, Fate};
 use crate::disk::whole_file::sync_directory_of;
 use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
+use crate::export::ArchivedFlow;
 use crate::record::Remembered;
-use ahash::RandomState;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -36,23 +36,30 @@ pub(super) struct SavePoint {
     /// What was written behind the save point is in segments from this number on.
     pub(super) segment: u32,
     pub(super) ages: Ages,
+    /// Live, the connections that were archived behind an earlier state, and have not ended once more since.
+    pub(super) unmet: Vec<u64>,
 }
 
 impl SavePoint {
     /// Encodes the save point for a saved state.
-    pub(super) fn encode(segment: u32, ages: &Ages) -> Vec<u8> {
+    pub(super) fn encode(segment: u32, ages: &Ages, recorded: Option<&Recorded>) -> Vec<u8> {
         let mut encoder = Encoder::default();
         encoder.u32(segment);
         ages.save(&mut encoder);
+        let unmet: Vec<_> = recorded.into_iter().flat_map(|recorded| recorded.connections.unmet()).collect();
+        encoder.length(unmet.len());
+        encoder.words(&unmet);
         encoder.into_bytes()
     }
 
     /// Decodes what [`Self::encode`] encoded.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut decoder = Decoder::new(bytes);
-        let point = SavePoint { segment: decoder.u32()?, ages: Ages::saved(&mut decoder)? };
+        let (segment, ages) = (decoder.u32()?, Ages::saved(&mut decoder)?);
+        let mut unmet = vec![0; decoder.length(size_of::<u64>(), usize::MAX)?];
+        decoder.words(&mut unmet)?;
         decoder.end()?;
-        Ok(point)
+        Ok(SavePoint { segment, ages, unmet })
     }
 }
 
@@ -123,18 +130,19 @@ pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()
 
 /// The connections that a live archive has from behind the save point.
 pub(super) struct Recorded {
-    /// By the hashes of their keys and starts.
+    /// By the numbers that their lines have.
     connections: Remembered,
-    hasher: RandomState,
 }
 
 impl Recorded {
-    /// The connections in segments from `first` on. Damaged segments give what can be read of them.
-    pub(super) fn of(directory: &Path, first: u32) -> Result<Self> {
+    /// The connections in segments from that of the save point on, and those that it has itself. Damaged segments give
+    /// what can be read of them.
+    pub(super) fn of(directory: &Path, point: &SavePoint) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(directory).because(error);
         let inventory = Inventory::of(directory).map_err(cannot)?;
-        let mut recorded = Recorded { connections: Remembered::default(), hasher: RandomState::new() };
-        for number in inventory.segments.range(first..).rev().map(|(number, _)| *number) {
+        let mut recorded = Recorded { connections: Remembered::default() };
+        point.unmet.iter().for_each(|number| recorded.connections.remember(*number));
+        for number in inventory.segments.range(point.segment..).rev().map(|(number, _)| *number) {
             let path = FileName::Segment(number).path_in(directory);
             let end = Segment::open(&path, number).ok().map(|segment| segment.trailer().filters_offset);
             scan_file(&path, number, end, |block| block.iter().for_each(|entry| recorded.remember(entry)))?;
@@ -145,7 +153,7 @@ impl Recorded {
 
     fn remember(&mut self, entry: &Entry) {
         if entry.fate != Fate::Open {
-            self.connections.remember(self.hash(entry));
+            self.connections.remember(ArchivedFlow::from(entry).id());
         }
     }
 
@@ -154,13 +162,9 @@ impl Recorded {
         self.connections.surplus_count
     }
 
-    fn hash(&self, entry: &Entry) -> u64 {
-        self.hasher.hash_one((entry.key, entry.start))
-    }
-
     /// Whether the archive has this connection, which has ended once more. Each is met once.
     pub(super) fn meets(&mut self, entry: &Entry) -> bool {
-        self.connections.meets(self.hash(entry))
+        self.connections.meets(ArchivedFlow::from(entry).id())
     }
 }
 

@@ -99,7 +99,8 @@ impl Archive {
         let segment = point.as_ref().map_or(0, |point| point.segment);
         let origin = run.map(|run| Origin { run: run.number, repeats_from: (!is_live).then_some(segment) });
         let (writer, mut recovery) = Writer::open_for(directory, config, origin)?;
-        let recorded = point.as_ref().filter(|_| is_live).map(|_| Recorded::of(directory, segment)).transpose()?;
+        let recorded = point.as_ref().filter(|_| is_live);
+        let recorded = recorded.map(|point| Recorded::of(directory, point)).transpose()?;
         recovery.unremembered = recorded.as_ref().map_or(0, |recorded| recorded.surplus_count());
         let (inlet, outlet) = record::queue(when_full);
         let (commands, received) = bounded(ARCHIVE_OPEN_CHUNKS_MAX);
@@ -294,7 +295,7 @@ impl Worker {
             self.save_segments.of(mark).copied()
         };
         if let Some(segment) = segment.filter(|_| self.error.is_none()) {
-            drop(reply.send(SavePoint::encode(segment, &self.ages)));
+            drop(reply.send(SavePoint::encode(segment, &self.ages, self.recorded.as_ref())));
         }
     }
 
@@ -368,7 +369,7 @@ mod tests {
             for index in range {
                 let client = SocketAddr::from((index.wrapping_mul(0x9e37_79b9).to_be_bytes(), 40_000));
                 let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
-                recorders[0].record(key, 0, Some(Ending::Fin), base.first_tick + 5);
+                recorders[0].record(key, 0, Some(Ending::Fin), None, base.first_tick + 5);
             }
             recorders.iter_mut().for_each(Recorder::cut);
         };

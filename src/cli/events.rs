@@ -7,9 +7,10 @@ use crate::cli::values::{self, KeepLimit};
 use crate::engine::Saving;
 use crate::error::{Error, Result};
 use crate::event_log::{Destination, EventLog, EventLogConfig, Place, Rotation, SavedLog};
-use crate::export::Keep;
+use crate::export::{EventFiles, Keep};
 use crate::metrics::EventCounts;
 use clap::Args;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,8 @@ pub(super) struct EventOptions {
     /// A line for each connection, with start, end, age and the reason, also of connections shorter than an interval.
     /// [ndjson:|eve:|syslog:] may stand before the destination: a file, which is appended to; - for standard output;
     /// unix:PATH and unixgram:PATH for Unix sockets of streams and datagrams; syslog:/dev/log; ipfix:udp:HOST:PORT and
-    /// ipfix:tcp:HOST:PORT for flow collectors. May be given several times. docs/events.md has the lines.
+    /// ipfix:tcp:HOST:PORT for flow collectors; parquet:DIR for files by the hour, if flowpeel was built with
+    /// --features parquet. May be given several times. docs/events.md has the lines.
     #[arg(long, value_name = "DEST", hide_short_help = true)]
     events: Vec<Destination>,
 
@@ -33,7 +35,7 @@ pub(super) struct EventOptions {
     /// Continue files of events under another name: by size (100MiB) or time (1d)
     ///
     /// events.ndjson becomes events-20260101T000000Z.ndjson. A file that somebody else has moved is begun anew within a
-    /// second, and at SIGHUP. May be given once for each.
+    /// second, and at SIGHUP. A file of Parquet covers so long a time, and an hour at most. May be given once for each.
     #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "events", hide_short_help = true)]
     events_rotate: Vec<KeepLimit>,
 }
@@ -51,6 +53,9 @@ impl EventOptions {
     /// They contradict each other, or other options.
     pub(super) fn check(&self, lists: &Lists) -> Result<()> {
         self.rotation()?;
+        if self.directories().next().is_some() {
+            EventFiles::check()?;
+        }
         for (index, destination) in self.events.iter().enumerate() {
             if self.events[..index].iter().any(|other| other.place == destination.place) {
                 return Err(Error::new("two --events write to one place: give each a file or socket of its own"));
@@ -62,6 +67,14 @@ impl EventOptions {
             ));
         }
         Ok(())
+    }
+
+    /// The directories that events are written to.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &PathBuf> {
+        self.events.iter().filter_map(|destination| match &destination.place {
+            Place::Directory(path) => Some(path),
+            _ => None,
+        })
     }
 
     /// The memory that events take, in bytes.
@@ -80,7 +93,8 @@ impl EventOptions {
             return Ok(None);
         }
         let reopens = Arc::<AtomicBool>::default();
-        if self.events.iter().any(|destination| matches!(destination.place, Place::File(_))) {
+        let is_file = |place: &Place| matches!(place, Place::File(_) | Place::Directory(_));
+        if self.events.iter().any(|destination| is_file(&destination.place)) {
             hangups::announce(&reopens)?;
         }
         let warn = move |error: &Error| {

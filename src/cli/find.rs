@@ -6,13 +6,13 @@ use crate::cli::showing::ShapeKind;
 use crate::cli::table::{self, Align};
 use crate::cli::{Failure, Outcome, Status, print, values};
 use crate::error::{Error, Result};
-#[cfg(feature = "parquet")]
-use crate::export::ArchivedParquet;
-use crate::export::{ArchivedFlow, append_archived, append_archived_eve, archived_csv, rfc3339};
+use crate::export::{
+    ArchivedFiles, ArchivedFlow, ArchivedFormat, append_archived, append_archived_eve, archived_csv, rfc3339,
+};
 use crate::select::Filter;
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Connections that are printed together: lines of a megabyte.
 const PRINTED_MAX: usize = 4_096;
@@ -49,24 +49,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FORMAT")]
     format: Option<ShapeKind>,
 
-    /// The directory to which --format parquet writes
-    #[cfg(feature = "parquet")]
+    /// Write files to this directory, as archive export does
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Print these only: 'server port 443 and age > 1h and reason rst'
-    ///
-    /// The language of docs/filter.md, with the end and the reason of a connection beside the rest.
-    #[arg(long, value_name = "EXPR")]
-    filter: Option<Filter>,
-
-    /// Print what was open then or later: 2026-01-01T08:00:00Z, 2026-01-01, or 2h for so long ago
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    since: Option<i64>,
-
-    /// Print what was open before this time
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    until: Option<i64>,
+    #[command(flatten)]
+    part: PartOfArchive,
 
     /// Print no more than this many
     #[arg(long, value_name = "N", value_parser = values::count)]
@@ -77,15 +65,50 @@ pub(super) struct Arguments {
     explain: bool,
 }
 
-impl Arguments {
-    fn question(&self) -> Question {
-        let ends = self.ends.first().map(|one| Query { one: *one, other: self.ends.get(1).copied() });
+/// Which connections of an archive are wanted.
+#[derive(Args)]
+pub(super) struct PartOfArchive {
+    /// These only: 'server port 443 and age > 1h and reason rst'
+    ///
+    /// The language of docs/filter.md, with the end and the reason of a connection beside the rest.
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<Filter>,
+
+    /// What was open then or later: 2026-01-01T08:00:00Z, 2026-01-01, or 2h for so long ago
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    since: Option<i64>,
+
+    /// What was open before this time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    until: Option<i64>,
+}
+
+impl PartOfArchive {
+    /// The question for these connections, between these ends if some are given.
+    pub(super) fn question(&self, ends: Option<Query>) -> Question {
         Question { ends, filter: self.filter.clone(), since_ns: self.since, until_ns: self.until }
     }
 
-    /// Whether nothing says what is to be found.
-    fn asks_nothing(&self) -> bool {
-        self.ends.is_empty() && self.filter.is_none() && self.since.is_none() && self.until.is_none()
+    fn is_all(&self) -> bool {
+        self.filter.is_none() && self.since.is_none() && self.until.is_none()
+    }
+}
+
+impl Arguments {
+    fn question(&self) -> Question {
+        let ends = self.ends.first().map(|one| Query { one: *one, other: self.ends.get(1).copied() });
+        self.part.question(ends)
+    }
+
+    fn destination(&self) -> std::result::Result<Destination, Failure> {
+        match (&self.out, ShapeKind::on_stdout(self.format)) {
+            (Some(directory), _) => Destination::files(directory, self.format.unwrap_or(ShapeKind::Ndjson)),
+            (None, ShapeKind::Parquet) => {
+                let what = "Parquet is written to files: name a directory with --out DIR";
+                Err(Failure::wrong_usage(Error::new(what)))
+            }
+            (None, kind) => Ok(Destination::Stdout(kind)),
+        }
     }
 }
 
@@ -103,14 +126,25 @@ fn endpoint(text: &str) -> std::result::Result<Endpoint, String> {
 
 /// Finds what the arguments ask for.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    if arguments.asks_nothing() {
+    if arguments.ends.is_empty() && arguments.part.is_all() {
         let what = "say what to find: an address, --filter, --since or --until";
         return Err(Failure::wrong_usage(Error::new(what)));
     }
-    let mut printer = Printer::new(arguments)?;
-    let question = arguments.question();
+    let printer = Printer::new(arguments.destination()?, arguments.limit);
+    let explains = arguments.explain || voice == Voice::Verbose;
+    let (status, _) = answer(&arguments.directory, arguments.question(), printer, explains)?;
+    Ok(status)
+}
+
+/// Writes what answers a question. Returns how the command ends, and how many connections were written.
+pub(super) fn answer(
+    directory: &Path,
+    question: Question,
+    mut printer: Printer,
+    explains: bool,
+) -> Result<(Status, u64)> {
     let findings = if question.ends.is_some() {
-        let answer = archive::find(&arguments.directory, question)?;
+        let answer = archive::find(directory, question)?;
         for entry in &answer.entries {
             if !printer.take(entry)? {
                 break;
@@ -118,22 +152,23 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
         }
         Findings { damages: answer.damages, explanation: answer.explanation }
     } else {
-        archive::search(&arguments.directory, &question, |entry| printer.take(entry))?
+        archive::search(directory, &question, |entry| printer.take(entry))?
     };
     let printed = printer.finish()?;
     for damage in &findings.damages {
         report::error(damage, "");
     }
-    if arguments.explain || voice == Voice::Verbose {
+    if explains {
         explain(&findings.explanation);
     }
-    Ok(if !findings.damages.is_empty() {
+    let status = if !findings.damages.is_empty() {
         Status::Failed
     } else if printed == 0 {
         Status::No
     } else {
         Status::Done
-    })
+    };
+    Ok((status, printed))
 }
 
 fn explain(how: &Explanation) {
@@ -150,34 +185,32 @@ fn explain(how: &Explanation) {
 }
 
 /// Where connections go.
-enum Destination {
+pub(super) enum Destination {
     Stdout(ShapeKind),
-    #[cfg(feature = "parquet")]
-    Parquet(Box<ArchivedParquet>),
+    Files(Box<ArchivedFiles>),
 }
 
 impl Destination {
-    fn of(arguments: &Arguments) -> std::result::Result<Self, Failure> {
-        let kind = ShapeKind::on_stdout(arguments.format);
-        #[cfg(feature = "parquet")]
-        match (kind, &arguments.out) {
-            (ShapeKind::Parquet, Some(directory)) => {
-                return Ok(Destination::Parquet(Box::new(ArchivedParquet::new(directory)?)));
-            }
-            (ShapeKind::Parquet, None) | (_, Some(_)) => {
-                let what = "--format parquet and --out DIR go together: the others are printed";
+    /// Files in this directory.
+    pub(super) fn files(directory: &Path, kind: ShapeKind) -> std::result::Result<Self, Failure> {
+        let format = match kind {
+            ShapeKind::Ndjson => ArchivedFormat::Ndjson,
+            ShapeKind::Eve => ArchivedFormat::Eve,
+            ShapeKind::Csv => ArchivedFormat::Csv,
+            ShapeKind::Parquet => ArchivedFormat::Parquet,
+            ShapeKind::Table => {
+                let what = "a table is for people: leave out --out, or take --format csv or ndjson";
                 return Err(Failure::wrong_usage(Error::new(what)));
             }
-            (_, None) => {}
-        }
-        Ok(Destination::Stdout(kind))
+        };
+        format.check().map_err(Failure::wrong_usage)?;
+        Ok(Destination::Files(Box::new(ArchivedFiles::new(directory, format)?)))
     }
 
     fn write(&mut self, entries: &[Entry], begins: bool) -> Result<()> {
         let kind = match self {
             Destination::Stdout(kind) => *kind,
-            #[cfg(feature = "parquet")]
-            Destination::Parquet(files) => {
+            Destination::Files(files) => {
                 return entries.iter().try_for_each(|entry| files.write(&ArchivedFlow::from(entry)));
             }
         };
@@ -185,21 +218,20 @@ impl Destination {
             ShapeKind::Table => table(entries, begins).into_bytes(),
             ShapeKind::Eve => lines(entries, append_archived_eve),
             ShapeKind::Csv => archived_csv(entries.iter().map(ArchivedFlow::from), begins),
-            _ => lines(entries, append_archived),
+            ShapeKind::Ndjson | ShapeKind::Parquet => lines(entries, append_archived),
         })
     }
 
     fn finish(self) -> Result<()> {
         match self {
             Destination::Stdout(_) => Ok(()),
-            #[cfg(feature = "parquet")]
-            Destination::Parquet(files) => files.finish(),
+            Destination::Files(files) => files.finish(),
         }
     }
 }
 
 /// Writes connections as they come, some at a time.
-struct Printer {
+pub(super) struct Printer {
     destination: Destination,
     left: u64,
     waiting: Vec<Entry>,
@@ -207,9 +239,9 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(arguments: &Arguments) -> std::result::Result<Self, Failure> {
-        let left = arguments.limit.unwrap_or(u64::MAX);
-        Ok(Printer { destination: Destination::of(arguments)?, left, waiting: Vec::new(), printed: 0 })
+    /// Writes no more than this many.
+    pub(super) fn new(destination: Destination, limit: Option<u64>) -> Self {
+        Printer { destination, left: limit.unwrap_or(u64::MAX), waiting: Vec::new(), printed: 0 }
     }
 
     /// Takes a connection, if there may be one more. Returns whether there may be another.

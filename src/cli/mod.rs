@@ -152,6 +152,7 @@ enum Command {
     Generate(generate::Arguments),
     Top(top::Arguments),
     Find(find::Arguments),
+    Archive(archive::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
     Keygen(keygen::Arguments),
@@ -248,6 +249,7 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         #[cfg(all(target_os = "linux", feature = "kernel"))]
         Command::Audit(arguments) => live::audit::run(arguments, voice),
         Command::Find(arguments) => find::run(arguments, voice),
+        Command::Archive(arguments) => archive::run(arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),

@@ -1,6 +1,7 @@
 //! The options that a replay and a live capture have in common, and the configuration that they ask for.
 
-use crate::cli::archive::{self, ArchiveOptions};
+use crate::cli::archive::ArchiveOptions;
+use crate::cli::directories;
 use crate::cli::events::EventOptions;
 use crate::cli::lists::Lists;
 use crate::cli::state::State;
@@ -50,6 +51,18 @@ impl RunOptions {
         self.tracking.vlan_key
     }
 
+    /// Makes sure that each option names a directory of its own.
+    fn check_directories(&self) -> Result<()> {
+        let named = [
+            ("--state", self.state.directory()),
+            ("--out", self.lists.directory()),
+            ("--snapshots", self.lists.snapshot_directory()),
+            ("--archive", self.archive.directory()),
+        ];
+        let events = self.events.directories().map(|directory| ("--events", Some(directory)));
+        directories::check(&named.into_iter().chain(events).collect::<Vec<_>>())
+    }
+
     /// The configuration of the run. All that can be checked before anything is done is checked on the way.
     ///
     /// # Errors
@@ -62,7 +75,7 @@ impl RunOptions {
         self.lists.check()?;
         self.lists.keep()?;
         self.state.check(every, keeps_secret)?;
-        archive::check_directories(&self.state, &self.lists, &self.archive)?;
+        self.check_directories()?;
         self.archive.check(&self.lists)?;
         self.events.check(&self.lists)?;
         if self.lists.snapshot_directory().is_some() && !keeps_secret {

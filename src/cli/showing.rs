@@ -20,7 +20,6 @@ pub(super) enum ShapeKind {
     /// Comma-separated values, with the names of the columns first
     Csv,
     /// Columns of Parquet, in files below --out
-    #[cfg(feature = "parquet")]
     Parquet,
 }
 
@@ -69,7 +68,7 @@ pub(super) struct Showing {
     /// Elsewhere than on a terminal it is ndjson. A table is aligned columns for people, as wide as the terminal;
     /// ndjson a line of JSON for the list and one for each connection; eve the same with lines that are valid under the
     /// schema of Suricata; csv has the names of the columns first; parquet is files below --out, in a directory for
-    /// each hour.
+    /// each hour, if flowpeel was built with --features parquet.
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ShapeKind>,
 
@@ -142,7 +141,6 @@ impl ShapeKind {
             ShapeKind::Ndjson => Shape::Ndjson,
             ShapeKind::Eve => Shape::Eve,
             ShapeKind::Csv => Shape::Csv,
-            #[cfg(feature = "parquet")]
             ShapeKind::Parquet => Shape::Parquet,
         }
     }

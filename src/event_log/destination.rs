@@ -1,4 +1,5 @@
-//! Where events go, and as what: `eve:events.json`, `unix:/run/collector.sock`, `ipfix:udp:10.0.0.9:4739`, `-`.
+//! Where events go, and as what: `eve:events.json`, `unix:/run/collector.sock`, `ipfix:udp:10.0.0.9:4739`,
+//! `parquet:events/`, `-`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ pub enum EventFormat {
     Syslog,
     /// A record of IPFIX.
     Ipfix,
+    /// A row of Parquet.
+    Parquet,
 }
 
 /// Where events go.
@@ -24,6 +27,8 @@ pub enum Place {
     Stdout,
     /// A file, which is appended to.
     File(PathBuf),
+    /// A directory of files by the hour.
+    Directory(PathBuf),
     /// A Unix socket that takes a stream.
     Stream(PathBuf),
     /// A Unix socket that takes a datagram for each line.
@@ -39,7 +44,7 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Place::File(path) | Place::Stream(path) | Place::Datagrams(path) => Some(path),
+            Place::File(path) | Place::Directory(path) | Place::Stream(path) | Place::Datagrams(path) => Some(path),
             Place::Stdout | Place::Tcp(_) | Place::Udp(_) => None,
         }
     }
@@ -49,7 +54,9 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Place::Stdout => f.write_str("standard output"),
-            Place::File(path) | Place::Stream(path) | Place::Datagrams(path) => write!(f, "{}", path.display()),
+            Place::File(path) | Place::Directory(path) | Place::Stream(path) | Place::Datagrams(path) => {
+                write!(f, "{}", path.display())
+            }
             Place::Tcp(host) | Place::Udp(host) => f.write_str(host),
         }
     }
@@ -65,18 +72,20 @@ pub struct Destination {
 }
 
 /// The names of formats, as they stand before a place.
-const FORMATS: [(&str, EventFormat); 4] = [
+const FORMATS: [(&str, EventFormat); 5] = [
     ("ndjson:", EventFormat::Ndjson),
     ("eve:", EventFormat::Eve),
     ("syslog:", EventFormat::Syslog),
     ("ipfix:", EventFormat::Ipfix),
+    ("parquet:", EventFormat::Parquet),
 ];
 
 impl FromStr for Destination {
     type Err = String;
 
     /// Reads `[ndjson:|eve:|syslog:]PLACE`, where a place is a file, `-`, `unix:PATH` or `unixgram:PATH`, or
-    /// `ipfix:udp:HOST:PORT` or `ipfix:tcp:HOST:PORT`. What syslog names is the socket that takes its datagrams.
+    /// `ipfix:udp:HOST:PORT` or `ipfix:tcp:HOST:PORT`, or `parquet:DIRECTORY`. What syslog names is the socket that
+    /// takes its datagrams.
     fn from_str(text: &str) -> Result<Self, String> {
         let named = FORMATS.iter().find_map(|(prefix, format)| Some((*format, text.strip_prefix(prefix)?)));
         let (format, place) = named.unwrap_or((EventFormat::Ndjson, text));
@@ -86,7 +95,9 @@ impl FromStr for Destination {
             let place = place.ok_or("a collector is ipfix:udp:HOST:PORT or ipfix:tcp:HOST:PORT")?;
             return Ok(Destination { format, place });
         }
-        let place = if let Some(path) = place.strip_prefix("unix:") {
+        let place = if format == EventFormat::Parquet {
+            Place::Directory(place.into())
+        } else if let Some(path) = place.strip_prefix("unix:") {
             Place::Stream(path.into())
         } else if let Some(path) = place.strip_prefix("unixgram:") {
             Place::Datagrams(path.into())
@@ -98,7 +109,10 @@ impl FromStr for Destination {
             Place::File(place.into())
         };
         if place.path().is_some_and(|path| path.as_os_str().is_empty()) {
-            return Err("name a file, a socket (unix:PATH, unixgram:PATH) or - for standard output".to_owned());
+            return Err(match format {
+                EventFormat::Parquet => "name a directory for files of Parquet".to_owned(),
+                _ => "name a file, a socket (unix:PATH, unixgram:PATH) or - for standard output".to_owned(),
+            });
         }
         Ok(Destination { format, place })
     }
@@ -124,6 +138,7 @@ mod tests {
             ("syslog:/dev/log", EventFormat::Syslog, Place::Datagrams("/dev/log".into())),
             ("syslog:unix:/dev/log", EventFormat::Syslog, Place::Stream("/dev/log".into())),
             ("ndjson:eve:x", EventFormat::Ndjson, Place::File("eve:x".into())),
+            ("parquet:events/", EventFormat::Parquet, Place::Directory("events/".into())),
             ("ipfix:udp:[::1]:4739", EventFormat::Ipfix, Place::Udp("[::1]:4739".into())),
             ("ipfix:tcp:collector:4739", EventFormat::Ipfix, Place::Tcp("collector:4739".into())),
         ] {
@@ -132,6 +147,7 @@ mod tests {
         for wrong in ["", "eve:", "unix:", "syslog:unixgram:"] {
             assert!(wrong.parse::<Destination>().unwrap_err().contains("name a file"), "{wrong}");
         }
+        assert!("parquet:".parse::<Destination>().unwrap_err().contains("name a directory"));
         for wrong in
             ["ipfix:", "ipfix:a.file", "ipfix:udp:", "ipfix:udp:host", "ipfix:tcp::4739", "ipfix:udp:host:99999"]
         {

@@ -6,6 +6,7 @@
 //! counted, and a line says how many are missing as soon as one can be written. Nothing here makes a shard wait in a
 //! live capture, and memory is bounded: what the queue or a destination has no room for is lost and counted.
 
+mod columns;
 mod destination;
 mod file;
 mod output;
@@ -20,12 +21,13 @@ pub use file::Rotation;
 use crate::archive::{ARCHIVE_BLOCK_ENTRIES_MAX, Ages, Entry, Order, in_parts};
 use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
-use crate::export::{ArchivedFlow, Change, FlowEvent};
+use crate::export::{ArchivedFlow, Change, EventFiles, FlowEvent};
 use crate::flow::AnyKey;
 use crate::list::{List, Nat, TranslationSource};
 use crate::metrics::EventCounts;
 use crate::queue::WhenFull;
 use crate::record::{self, Ending, Inlet, Message, Outlet, Received, Record, Remembered, SaveCuts, SaveHandle};
+use columns::ColumnOutput;
 use crossbeam::channel::{Receiver, Sender, after, bounded, never};
 use output::{Output, OutputConfig};
 use resume::Shape;
@@ -80,8 +82,8 @@ pub struct SavedLog {
 
 /// A command of the list thread.
 enum Command {
-    /// The old connections at the end of a list.
-    Ages(Ages),
+    /// The old connections at the end of a list, and when that is, in ns since 1970.
+    Ages(Ages, i64),
     /// Some of what is open at the end of the input.
     Open(Vec<Entry>),
     /// The state of the run is saved at the cut of this number; the log's part of it is wanted.
@@ -111,12 +113,23 @@ impl EventLog {
     /// started.
     pub fn start(config: EventLogConfig) -> Result<Self> {
         let EventLogConfig { destinations, openings, rotation, is_live, saved, reopens, counts, mut warn } = config;
+        let is_columns = |destination: &Destination| matches!(destination.place, Place::Directory(_));
+        if saved.is_some() && destinations.iter().any(is_columns) {
+            let what = "files of Parquet cannot be continued: with --state name a file, a socket or - for --events, or \
+                        write them from an --archive with flowpeel archive export";
+            return Err(Error::new(what));
+        }
         let shape = Shape { openings, destinations };
         let part = saved.as_ref().and_then(|saved| saved.part.as_deref());
         let continued = part.map(|part| shape.read_part(part)).transpose()?;
         let output_config = OutputConfig { rotation, is_live, saves: saved.is_some(), counts: Arc::clone(&counts) };
-        let open = |destination| Output::open(destination, &output_config);
-        let mut outputs = shape.destinations.iter().cloned().map(open).collect::<Result<Vec<_>>>()?;
+        let (mut outputs, mut columns) = (Vec::new(), Vec::new());
+        for destination in &shape.destinations {
+            match &destination.place {
+                Place::Directory(path) => columns.push(ColumnOutput::open(path, rotation, Arc::clone(&counts))?),
+                _ => outputs.push(Output::open(destination.clone(), &output_config)?),
+            }
+        }
         let ages = match continued {
             None => Ages::default(),
             Some((ages, bytes)) => {
@@ -137,6 +150,7 @@ impl EventLog {
             ages,
             translations: None,
             outputs,
+            columns,
             dropped,
             dropped_before: 0,
             counts: Arc::clone(&counts),
@@ -160,10 +174,13 @@ impl EventLog {
     pub fn memory_size(destinations: &[Destination], is_live: bool, saves: bool) -> u64 {
         let open_size = OPEN_PARTS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
         let copies = if saves { SAVED_COPIES_MAX } else { 0 };
-        let waiting_size = destinations.len() * pending::PENDING_SIZE_MAX * (1 + copies);
+        let columns = destinations.iter().filter(|destination| matches!(destination.place, Place::Directory(_)));
+        let column_count = columns.count();
+        let waiting_size = (destinations.len() - column_count) * pending::PENDING_SIZE_MAX * (1 + copies);
         let file_count = destinations.iter().filter(|destination| matches!(destination.place, Place::File(_))).count();
         let remembered_size = if is_live && saves { file_count as u64 * Remembered::SIZE_MAX } else { 0 };
-        (record::size() + open_size + waiting_size) as u64 + remembered_size
+        let columns_size = column_count as u64 * EventFiles::MEMORY_SIZE;
+        (record::size() + open_size + waiting_size) as u64 + columns_size + remembered_size
     }
 
     /// What gives the log's part of saved states.
@@ -186,7 +203,7 @@ impl EventLog {
 
     /// Takes from a list what events need: the starts of old connections, and at the end of a replay what is open.
     pub fn list(&self, list: &List) {
-        self.send(Command::Ages(Ages::of(list)));
+        self.send(Command::Ages(Ages::of(list), list.header.figures.end_ns));
         if list.header.is_last && !self.is_live {
             in_parts(list, |entries| self.send(Command::Open(entries)));
         }
@@ -256,7 +273,10 @@ impl Worker {
 
     fn command(&mut self, command: Command) {
         match command {
-            Command::Ages(ages) => self.events.ages = ages,
+            Command::Ages(ages, end_ns) => {
+                self.events.ages = ages;
+                self.events.pass(end_ns);
+            }
             Command::Translations(translations) => self.events.translations = Some(translations),
             Command::Open(entries) => {
                 self.drain();
@@ -298,6 +318,7 @@ struct EventWriter {
     ages: Ages,
     translations: Option<Arc<dyn TranslationSource>>,
     outputs: Vec<Output>,
+    columns: Vec<ColumnOutput>,
     /// How many records the queue had no room for, and how many of them are counted.
     dropped: Arc<AtomicU64>,
     dropped_before: u64,
@@ -317,13 +338,15 @@ impl EventWriter {
         };
         let flow = ArchivedFlow::from(&entry);
         let reason = flow.reason.filter(|_| change == Change::Closed);
-        self.event(change, entry.key, ArchivedFlow { reason, ..flow });
+        let flow = ArchivedFlow { reason, ..flow };
+        self.event(entry.key, FlowEvent { change, flow, sequence: 0, seen: record.seen, nat: None });
     }
 
     /// Writes that a connection is open at the end of the input.
     fn unfinished(&mut self, entry: &Entry) {
         let flow = ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) };
-        self.event(Change::Unfinished, entry.key, flow);
+        let change = Change::Unfinished;
+        self.event(entry.key, FlowEvent { change, flow, sequence: 0, seen: None, nat: None });
     }
 
     /// The other name of a connection, if it is translated and that is known.
@@ -333,15 +356,28 @@ impl EventWriter {
         nat
     }
 
-    fn event(&mut self, change: Change, key: AnyKey, flow: ArchivedFlow) {
+    /// Writes what happened to the connection with this key, with its other name.
+    fn event(&mut self, key: AnyKey, event: FlowEvent) {
         let newly_dropped = self.newly_dropped();
-        let nat = self.nat_of(&key);
+        let event = FlowEvent { nat: self.nat_of(&key), ..event };
         for output in &mut self.outputs {
             output.skip(newly_dropped);
-            output.put(&FlowEvent { change, flow, sequence: 0, nat });
+            output.put(&event);
             if !self.is_live && output.is_nearly_full() {
                 output.wait(PATIENCE, &mut *self.warn);
             }
+        }
+        for columns in &mut self.columns {
+            columns.skip(newly_dropped);
+            columns.put(&event, &mut *self.warn);
+        }
+    }
+
+    /// The wall clock has come to here, at the end of a list: that of a live capture, since by the time of packets more
+    /// may be on its way.
+    fn pass(&mut self, time_ns: i64) {
+        if self.is_live {
+            self.columns.iter_mut().for_each(|columns| columns.pass(time_ns, &mut *self.warn));
         }
     }
 
@@ -349,7 +385,8 @@ impl EventWriter {
     fn newly_dropped(&mut self) -> u64 {
         let dropped = self.dropped.load(Ordering::Relaxed);
         let newly_dropped = dropped - std::mem::replace(&mut self.dropped_before, dropped);
-        self.counts.lost.fetch_add(newly_dropped * self.outputs.len() as u64, Ordering::Relaxed);
+        let destination_count = (self.outputs.len() + self.columns.len()) as u64;
+        self.counts.lost.fetch_add(newly_dropped * destination_count, Ordering::Relaxed);
         newly_dropped
     }
 
@@ -361,6 +398,9 @@ impl EventWriter {
                 output.reopen(&mut *self.warn);
             }
             output.flush(&mut *self.warn);
+        }
+        if reopens {
+            self.columns.iter_mut().for_each(|columns| columns.end(&mut *self.warn));
         }
     }
 
@@ -382,6 +422,7 @@ impl EventWriter {
     fn finish(&mut self) {
         self.newly_dropped();
         self.outputs.iter_mut().for_each(|output| output.finish(&mut *self.warn));
+        self.columns.iter_mut().for_each(|columns| columns.end(&mut *self.warn));
     }
 }
 

@@ -59,8 +59,9 @@ pub(super) struct Output {
     passed: u64,
     /// In a replay, the beginning of a line that the run before left.
     cut: Vec<u8>,
-    /// Live, where the file was at the save before.
+    /// Live, where the file was at the save before, and when that was, in ns since 1970.
     place_before: Option<FilePlace>,
+    saved_before_ns: i64,
 }
 
 type Warn<'a> = &'a mut (dyn FnMut(&Error) + Send);
@@ -97,7 +98,7 @@ impl Output {
         };
         let lines = |lines, is_syslog| Records::Lines { lines, is_syslog };
         let records = match destination.format {
-            EventFormat::Ndjson => lines(EventLines::own(), false),
+            EventFormat::Ndjson | EventFormat::Parquet => lines(EventLines::own(), false),
             EventFormat::Eve => lines(EventLines::eve(), false),
             EventFormat::Syslog => lines(EventLines::own(), true),
             EventFormat::Ipfix => Records::Ipfix(IpfixMessages::default()),
@@ -116,6 +117,7 @@ impl Output {
             passed: 0,
             cut,
             place_before,
+            saved_before_ns: now_ns(),
         })
     }
 
@@ -132,7 +134,8 @@ impl Output {
         }
         let Output { sink, records, pending, known, .. } = self;
         encoder.u64(self.sequence);
-        encoder.i64(if self.is_live { now_ns() } else { 0 });
+        // As the place: a partition may have been ahead of the save.
+        encoder.i64(if self.is_live { std::mem::replace(&mut self.saved_before_ns, now_ns()) } else { 0 });
         let unmet: Vec<_> = if let Known::Ends(ended) = known { ended.unmet().collect() } else { Vec::new() };
         encoder.length(unmet.len());
         encoder.words(&unmet);
@@ -175,7 +178,7 @@ impl Output {
         let Sink::File(file) = &mut self.sink else {
             if self.is_live {
                 self.sequence = number_apart(self.sequence);
-                self.put_gap(None, saved_ns);
+                self.put_gap(saved_ns);
             }
             return Ok(Vec::new());
         };
@@ -209,17 +212,18 @@ impl Output {
             warnings.push(Error::new(what).in_file(&path));
         }
         self.known = Known::Ends(behind.ended);
-        self.put_gap(behind.last.as_ref().map(|line| line.timestamp.as_str()), saved_ns);
+        self.put_gap(saved_ns);
         Ok(warnings)
     }
 
-    /// Takes a line that says that nothing was seen from this time on, or else from the save on, until now.
-    fn put_gap(&mut self, start: Option<&str>, saved_ns: i64) {
+    /// Takes a line that says that events may be missing from this time on, until now. The log cannot say it nearer:
+    /// partitions send their events in blocks, and the last ones that a killed run had were under way.
+    fn put_gap(&mut self, start_ns: i64) {
         let Output { records, record, pending, sequence, .. } = self;
         let Records::Lines { lines, is_syslog } = records else { return };
-        let (end_ns, start) = (now_ns(), start.map_or_else(|| lines.time(saved_ns), str::to_owned));
+        let end_ns = now_ns();
         begin_line(record, end_ns, *is_syslog);
-        lines.append_gap(record, &Gap { start: &start, end_ns, sequence: *sequence + 1 });
+        lines.append_gap(record, &Gap { start_ns, end_ns, sequence: *sequence + 1 });
         pending.push(record, 0);
     }
 

@@ -118,8 +118,6 @@ pub(super) struct Behind {
     pub(super) ended: Remembered,
     /// The number of the last event, where lines have numbers.
     pub(super) sequence: u64,
-    /// The last line, by what it says.
-    pub(super) last: Option<LoggedLine>,
     /// Whether the file of the place is still there.
     pub(super) is_whole: bool,
 }
@@ -127,7 +125,7 @@ pub(super) struct Behind {
 impl Behind {
     /// Reads the log at this path behind a place. `ended` is remembered already.
     pub(super) fn read(path: &Path, place: &FilePlace, ended: Remembered) -> io::Result<Self> {
-        let mut behind = Behind { ended, sequence: 0, last: None, is_whole: false };
+        let mut behind = Behind { ended, sequence: 0, is_whole: false };
         let mut files = continued(path)?;
         // Those that were last written to before the place was are older than it.
         files.retain(|(_, metadata)| (metadata.mtime(), metadata.mtime_nsec()) >= place.modified);
@@ -168,7 +166,6 @@ impl Behind {
             }
         }
         self.sequence = self.sequence.max(line.sequence().unwrap_or(0));
-        self.last = Some(line);
     }
 }
 

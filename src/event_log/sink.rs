@@ -58,7 +58,7 @@ impl Sink {
                 datagrams.connect(to)?;
                 Socket::Udp(datagrams)
             }
-            Place::Stdout | Place::File(_) => return Ok(()),
+            Place::Stdout | Place::File(_) | Place::Directory(_) => return Ok(()),
         };
         match &mut reached {
             Socket::Stream(stream) => {

@@ -17,6 +17,11 @@ const EVENT_COUNT: u64 = 1_000_000;
 /// Records a million ends of connections for a live log with this destination, as fast as they can be. Returns how many
 /// were written and lost.
 fn overload(destination: &str) -> [u64; 2] {
+    overload_with(destination, EVENT_COUNT, |_| {})
+}
+
+/// Records so many, and calls `observe` with how many there were after each tenth of them.
+fn overload_with(destination: &str, event_count: u64, mut observe: impl FnMut(u64)) -> [u64; 2] {
     let log = EventLog::start(EventLogConfig {
         destinations: vec![destination.parse().unwrap()],
         openings: false,
@@ -31,11 +36,14 @@ fn overload(destination: &str) -> [u64; 2] {
     let base = TimeBase { first_tick: 1 << 20, offset_ns: 1_767_225_600_000_000_000 };
     let mut recorders: Vec<_> = (0..PARTITION_COUNT).map(|index| Recorder::new(index, log.inlet())).collect();
     recorders.iter_mut().for_each(|recorder| recorder.start_base(base));
-    for index in 0..EVENT_COUNT {
+    for index in 0..event_count {
         let client = SocketAddr::from(((index as u32).to_be_bytes(), 40_000));
         let key = AnyKey::of_ends(client, ([192, 0, 2, 1], 443).into(), VlanTags::NONE).unwrap();
         let recorder = &mut recorders[index as usize % PARTITION_COUNT];
-        recorder.record(key, 0, Some(Ending::Fin), base.first_tick + index / 10_000);
+        recorder.record(key, 0, Some(Ending::Fin), None, base.first_tick + index / 10_000);
+        if (index + 1).is_multiple_of(event_count / 10) {
+            observe(index + 1);
+        }
     }
     recorders.iter_mut().for_each(Recorder::flush);
     drop(recorders);
@@ -134,4 +142,103 @@ fn a_receiver_that_comes_back_sees_what_it_has_missed() {
     assert!(found_before > 0 && found > 0 && said_before + said <= lost);
     // What was in the socket's own buffer when the receiver went away shows as a gap.
     assert_eq!(found_before + missed + found, written);
+}
+
+/// The resident memory of this process, in KiB.
+fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Twenty million events into this destination: prints how fast they came and what the memory was after each tenth,
+/// and asserts that it is flat from the second on and that every event is written or lost.
+fn overload_for_long(name: &str, destination: &str) -> [u64; 2] {
+    const LONG_COUNT: u64 = 20 * EVENT_COUNT;
+    let began = std::time::Instant::now();
+    let mut resident = Vec::new();
+    let mut recorded = Duration::ZERO;
+    let [written, lost] = overload_with(destination, LONG_COUNT, |_| {
+        resident.push(resident_kib());
+        recorded = began.elapsed();
+    });
+    let per_s = LONG_COUNT as f64 / recorded.as_secs_f64() / 1e6;
+    println!("{name}: {per_s:.2}M events a second, {written} written, {lost} lost, KiB after each tenth {resident:?}");
+    assert_eq!(written + lost, LONG_COUNT);
+    let (least, most) = (resident[1..].iter().min().unwrap(), resident[1..].iter().max().unwrap());
+    assert!(most - least < 2_048, "{resident:?}");
+    [written, lost]
+}
+
+#[test]
+#[ignore = "takes a minute and wants root: cargo test --lib event_log -- --ignored --nocapture --test-threads 1"]
+fn a_million_events_a_second_leave_memory_flat_wherever_they_go() {
+    let place = tempfile::tempdir().unwrap();
+    overload_for_long("nobody there", "unix:/nonexistent/receiver");
+    let path = place.path().join("slow");
+    let listener = UnixListener::bind(&path).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let (mut size, mut some) = (0, vec![0; 1 << 16]);
+        while let Ok(count) = stream.read(&mut some)
+            && count > 0
+        {
+            size += count;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        size
+    });
+    overload_for_long("a slow reader", &format!("unix:{}", path.display()));
+    println!("the slow reader took {} bytes", reader.join().unwrap());
+    let path = place.path().join("vanishes");
+    let listener = UnixListener::bind(&path).unwrap();
+    let gone = path.clone();
+    let reader = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        fs::remove_file(gone).unwrap();
+    });
+    overload_for_long("a reader that goes away", &format!("unix:{}", path.display()));
+    reader.join().unwrap();
+    let full = place.path().join("full");
+    fs::create_dir(&full).unwrap();
+    let mount = |program: &str, words: &[&str]| {
+        let path = full.to_str().unwrap();
+        std::process::Command::new(program).args(words).arg(path).status().is_ok_and(|status| status.success())
+    };
+    if !mount("mount", &["-t", "tmpfs", "-o", "size=32m", "none"]) {
+        println!("skipped: a file system that fills, without root");
+        return;
+    }
+    let file = full.join("events.ndjson");
+    let [written, _] = overload_for_long("a disk that fills", file.to_str().unwrap());
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(mount("umount", &[]));
+    let [found, _] = count(&text, &mut 1);
+    // The line that was cut where the disk was full counts as written.
+    assert!(found > 0 && (found..=found + 1).contains(&written), "{found} {written}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_loses_what_its_file_had() {
+    if !cfg!(feature = "parquet") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let events = place.path().join("events");
+    let [written, lost] = overload(&format!("parquet:{}", events.display()));
+    assert!(written > 0 && written + lost == EVENT_COUNT, "{written} {lost}");
+    let files = |directory: &Path| {
+        fs::read_dir(directory).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    };
+    assert_eq!(files(&events), 1, "one day");
+    let mut is_gone = false;
+    let [written, lost] = overload_with(&format!("parquet:{}", events.display()), EVENT_COUNT, |_| {
+        // A file in the place of the directory.
+        if !std::mem::replace(&mut is_gone, true) {
+            fs::remove_dir_all(&events).unwrap();
+            fs::write(&events, "").unwrap();
+        }
+    });
+    assert_eq!([written, lost], [0, EVENT_COUNT]);
 }

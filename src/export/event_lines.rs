@@ -39,11 +39,11 @@ struct GapFields<'a> {
     seq: u64,
 }
 
-/// A time in which nothing was seen.
+/// A time of which events may be missing.
 #[derive(Clone, Copy, Debug)]
-pub struct Gap<'a> {
-    /// When it began, as a line has it.
-    pub start: &'a str,
+pub struct Gap {
+    /// When it began, in ns since 1970.
+    pub start_ns: i64,
     /// When it ended, in ns since 1970.
     pub end_ns: i64,
     /// The number of the next event.
@@ -79,10 +79,10 @@ impl EventLines {
         drop(json_line(line, &LossLine { timestamp, event_type: LOSS, flow_loss }));
     }
 
-    /// Appends a line that says when nothing was seen.
+    /// Appends a line that says of which time events may be missing.
     pub fn append_gap(&mut self, line: &mut Vec<u8>, gap: &Gap) {
-        let end = &self.time(gap.end_ns);
-        let flow_gap = GapFields { start: gap.start, end, seq: gap.sequence };
+        let [start, end] = &[gap.start_ns, gap.end_ns].map(|time_ns| self.time(time_ns));
+        let flow_gap = GapFields { start, end, seq: gap.sequence };
         // Writing to a vector cannot fail.
         drop(json_line(line, &GapLine { timestamp: end, event_type: "flow_gap", flow_gap }));
     }
@@ -206,7 +206,7 @@ mod tests {
                 midstream: true,
                 start_is_bound: false,
             };
-            let event = FlowEvent { change, flow, sequence: 17, nat: None };
+            let event = FlowEvent { change, flow, sequence: 17, seen: None, nat: None };
             for (mut lines, sequence) in [(EventLines::own(), Some(17)), (EventLines::eve(), None)] {
                 let mut line = Vec::new();
                 lines.append(&mut line, &event);
@@ -222,8 +222,7 @@ mod tests {
                 lines.append_loss(&mut line, 5, &event);
                 assert_eq!(LoggedLine::read(&line).unwrap().about, Logged::Loss(17));
                 line.clear();
-                let start = lines.time(0);
-                lines.append_gap(&mut line, &Gap { start: &start, end_ns: flow.end_ns, sequence: 18 });
+                lines.append_gap(&mut line, &Gap { start_ns: 0, end_ns: flow.end_ns, sequence: 18 });
                 assert_eq!(LoggedLine::read(&line), None);
             }
         }

@@ -8,6 +8,7 @@ use crate::export::community_id;
 use crate::export::eve::flow_id;
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
+use crate::handover::SidesSeen;
 use crate::list::{End, Nat, Row, RowState};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -121,10 +122,11 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, &mut times, flow, flow.reason.is_some());
+    line.push(b'}');
     line.extend_from_slice(b"}\n");
 }
 
-/// Appends what is known of the course of a connection.
+/// Appends what is known of the course of a connection, up to the end of its fields.
 fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, has_ended: bool) {
     start(line, times, flow.start_ns);
     if has_ended {
@@ -134,7 +136,6 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
     flow.reason.iter().for_each(|name| reason(line, name));
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
-    line.push(b'}');
 }
 
 /// Appends the line of a connection that these routers see, with its newline: that of a list with `routers` in it.
@@ -183,13 +184,15 @@ pub struct FlowEvent {
     pub flow: ArchivedFlow,
     /// The number of the event, from 1.
     pub sequence: u64,
+    /// Which sides were seen, of one that has ended, where that is known.
+    pub seen: Option<SidesSeen>,
     /// The other name of a translated connection, where that is known.
     pub nat: Option<Nat>,
 }
 
 /// Appends the line of an event, with its newline.
 pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event: &FlowEvent) {
-    let FlowEvent { change, flow, sequence, nat } = event;
+    let FlowEvent { change, flow, sequence, seen, nat } = event;
     let time = times.rfc3339(flow.end_ns);
     begin(line, time.as_str(), "flow");
     line.extend_from_slice(b"\"change\":\"");
@@ -202,6 +205,12 @@ pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event:
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, times, flow, *change == Change::Closed);
+    if let Some(seen) = seen {
+        line.extend_from_slice(b",\"seen\":\"");
+        line.extend_from_slice(seen.name().as_bytes());
+        line.push(b'"');
+    }
+    line.push(b'}');
     if let Some(nat) = nat {
         other_name(line, nat);
     }

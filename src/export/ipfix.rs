@@ -290,7 +290,7 @@ mod tests {
             midstream: false,
             start_is_bound: false,
         };
-        FlowEvent { change: Change::Closed, flow, sequence: u64::from(number), nat: None }
+        FlowEvent { change: Change::Closed, flow, sequence: u64::from(number), seen: None, nat: None }
     }
 
     fn number<const N: usize>(bytes: &[u8]) -> u64 {

@@ -1,20 +1,27 @@
 //! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! Lists are NDJSON, csv, Parquet or a table for people, on a stream or in one file each, whole or as what changed
-//! since the one before, plain or compressed. Everything that writes an [`Output`] is an [`Exporter`].
+//! Lists are NDJSON, csv, Parquet (a feature of the build) or a table for people, on a stream or in one file each,
+//! whole or as what changed since the one before, plain or compressed. Everything that writes an [`Output`] is an
+//! [`Exporter`].
 
+mod archived_files;
 mod community_id;
 mod csv;
 mod directory;
 mod eve;
+mod event_files;
 mod event_lines;
 mod file_name;
 mod flow_line;
+mod hour_files;
 mod ipfix;
 mod lines;
 mod list_file;
 mod output_directory;
 #[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet/absent.rs"]
 mod parquet;
 mod retention;
 mod series;
@@ -27,18 +34,18 @@ mod table;
 mod timestamp;
 mod unpacked;
 
+pub use archived_files::{ArchivedFiles, ArchivedFormat};
 pub use community_id::community_id;
 pub use csv::archived as archived_csv;
 pub use directory::{Directory, ListSpan, WrittenList};
 pub use eve::append_archived_eve;
+pub use event_files::{EventFiles, LostEvents};
 pub use event_lines::{EventLines, Gap, Logged, LoggedLine};
 pub use file_name::{ListName, SnapshotName};
 pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived, append_joined};
 pub use ipfix::IpfixMessages;
 pub use lines::ListId;
 pub use list_file::{FileLine, ListFacts, ListFile, ListedRow};
-#[cfg(feature = "parquet")]
-pub use parquet::ArchivedParquet;
 pub use retention::{KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX, Keep};
 pub use series::{CHANGES_FULL_LISTS_MAX, Format, Shape};
 pub use snapshots::SnapshotDirectory;

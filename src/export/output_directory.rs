@@ -62,14 +62,12 @@ impl OutputDirectory {
     }
 
     /// Begins a file that is written bit by bit.
-    #[cfg(feature = "parquet")]
     pub(super) fn begin(&self, name: &Path) -> Result<NewFile> {
         let path = self.path.join(name);
         let begun = make_directories(directory_of(&path)).and_then(|()| NewFile::begin(&path, &TEMPORARY));
         begun.map_err(|error| self.cannot_write(error))
     }
 
-    #[cfg(feature = "parquet")]
     pub(super) fn cannot_write(&self, cause: io::Error) -> Error {
         Error::new(format!("cannot write {}s here", self.what)).in_file(&self.path).because(cause)
     }

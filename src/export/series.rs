@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::export::csv::Csv;
 use crate::export::file_name::{Content, Extension};
 use crate::export::lines::{Base, Dialect, Lines, ListId};
+use crate::export::parquet;
 use crate::export::source_list;
 use crate::export::table::Look;
 use crate::export::timestamp::Text;
@@ -32,8 +33,7 @@ pub enum Shape {
     Eve,
     /// Comma-separated values, with the columns named in the first row.
     Csv,
-    /// Columns of Parquet, in files.
-    #[cfg(feature = "parquet")]
+    /// Columns of Parquet, in files, where the build has the feature `parquet`.
     Parquet,
     /// A table for people.
     Table(Look),
@@ -58,7 +58,6 @@ impl Format {
     pub(super) fn extension(&self) -> Extension {
         let content = match self.shape {
             Shape::Csv => Content::Csv,
-            #[cfg(feature = "parquet")]
             Shape::Parquet => Content::Parquet,
             Shape::Ndjson | Shape::Eve | Shape::Table(_) => Content::Ndjson,
         };
@@ -72,8 +71,7 @@ impl Format {
         let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
         let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
         let compression_size = match self.shape {
-            #[cfg(feature = "parquet")]
-            Shape::Parquet => crate::export::parquet::PARQUET_SIZE,
+            Shape::Parquet => parquet::PARQUET_SIZE,
             _ if self.compress => COMPRESSION_SIZE,
             _ => 0,
         };
@@ -92,7 +90,6 @@ impl Format {
                 "--changes builds on whole lists as NDJSON: leave it out, or --format, --filter, --sort, --limit and --group-by",
             ));
         }
-        #[cfg(feature = "parquet")]
         if self.shape == Shape::Parquet && (self.compress || self.selection.group_by.is_some()) {
             return Err(Error::new(
                 "--format parquet compresses by itself, and has no groups: leave out --compress and --group-by",
@@ -154,7 +151,6 @@ fn write_framed(
 enum Writer {
     Ndjson(Lines),
     Csv(Csv),
-    #[cfg(feature = "parquet")]
     Parquet,
     Table(Look),
 }
@@ -184,7 +180,6 @@ impl Series {
             Shape::Ndjson => Writer::Ndjson(Lines::new(Dialect::Own, vlan_key)),
             Shape::Eve => Writer::Ndjson(Lines::new(Dialect::Eve, vlan_key)),
             Shape::Csv => Writer::Csv(Csv::default()),
-            #[cfg(feature = "parquet")]
             Shape::Parquet => Writer::Parquet,
             Shape::Table(look) => Writer::Table(look),
         };
@@ -234,8 +229,7 @@ impl Series {
             }
             (Writer::Ndjson(lines), None) => lines.list(out, list, selection),
             (Writer::Csv(csv), _) => csv.list(out, list, selection, std::mem::take(is_first)),
-            #[cfg(feature = "parquet")]
-            (Writer::Parquet, _) => crate::export::parquet::list(out, list, selection),
+            (Writer::Parquet, _) => parquet::list(out, list, selection),
             (Writer::Table(look), _) => look.list(out, list, selection),
         }
     }

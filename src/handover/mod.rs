@@ -10,7 +10,7 @@ pub(crate) mod half_open;
 mod saved;
 
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
-pub use ends::{Ended, Ending, Ends};
+pub use ends::{Ended, Ending, Ends, SidesSeen};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 pub(crate) use saved::{save_cells, saved_cells};
 

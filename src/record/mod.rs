@@ -12,7 +12,7 @@ mod recorder;
 mod remembered;
 mod saves;
 
-pub use crate::handover::Ending;
+pub use crate::handover::{Ending, SidesSeen};
 pub use recorder::{RecordedTime, Recorder};
 pub(crate) use remembered::Remembered;
 pub(crate) use saves::SaveCuts;
@@ -47,6 +47,8 @@ pub struct Record {
     pub clock_set: i64,
     /// How it ended; `None` where it has opened.
     pub ending: Option<Ending>,
+    /// Which sides were seen, of one that has ended, where that is known.
+    pub seen: Option<SidesSeen>,
     /// Whether the start was not seen: then `start` is when the connection was first seen.
     pub midstream: bool,
     /// Whether it may have started some whole wraps of the tick earlier: filters know starts only up to the wrap

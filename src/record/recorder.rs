@@ -8,7 +8,7 @@ use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
 use crate::flow::AnyKey;
 use crate::handover::{MIDSTREAM, ticks_since};
-use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
+use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record, SidesSeen};
 use crate::signal::{TICK_BITS, TICK_NS, TimeBase, TimeBases};
 
 /// How long a record waits for its block to fill, in ticks: a second, so that a crash loses no more.
@@ -77,9 +77,9 @@ impl Recorder {
         self.inlet.is_of_archive
     }
 
-    /// Records a connection that opened with this payload and ends at the tick `now` or, without an ending, is
-    /// established then.
-    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, now: u64) {
+    /// Records a connection that opened with this payload and ends at the tick `now`, after these sides were seen, or,
+    /// without an ending, is established then.
+    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, seen: Option<SidesSeen>, now: u64) {
         let run_ticks = now.saturating_sub(self.time.first_tick.unwrap_or(now));
         if self.block.records.is_empty() {
             self.block_since = now;
@@ -92,6 +92,7 @@ impl Recorder {
             end,
             clock_set: end.saturating_sub(start).saturating_sub_unsigned(age_ticks),
             ending,
+            seen,
             midstream: payload & MIDSTREAM != 0,
             may_be_older: run_ticks >= WRAP_TICKS,
         });

@@ -31,10 +31,10 @@ fn records_come_with_wall_times_in_their_order() {
     let first = BASE.first_tick;
     let payload = |tick: u64| tick as u32 & ((1 << TICK_BITS) - 1);
     for number in 0..200 {
-        recorder.record(key(number), payload(first + 1), Some(Ending::Fin), first + 2);
+        recorder.record(key(number), payload(first + 1), Some(Ending::Fin), None, first + 2);
     }
     assert_eq!(received(&outlet).len(), 192, "full blocks go");
-    recorder.record(key(200), payload(first) | MIDSTREAM, Some(Ending::Rst), first + 20);
+    recorder.record(key(200), payload(first) | MIDSTREAM, Some(Ending::Rst), None, first + 20);
     let late = received(&outlet);
     assert_eq!(late.len(), 9, "and so do old ones");
     let expected = Record {
@@ -43,12 +43,13 @@ fn records_come_with_wall_times_in_their_order() {
         end: 1_020 + first as i64,
         clock_set: 0,
         ending: Some(Ending::Rst),
+        seen: None,
         midstream: true,
         may_be_older: false,
     };
     assert_eq!(late[8], expected);
     // After a wrap of the ticks the number of wraps is unknown.
-    recorder.record(key(1), payload(first), Some(Ending::Timeout), first + (1 << TICK_BITS) + 5);
+    recorder.record(key(1), payload(first), Some(Ending::Timeout), None, first + (1 << TICK_BITS) + 5);
     recorder.cut();
     let wrapped = received(&outlet)[0];
     assert_eq!((wrapped.end - wrapped.start, wrapped.may_be_older), (5, true));
@@ -62,7 +63,7 @@ fn starts_are_given_in_their_own_time_base() {
     recorder.start_base(BASE);
     let second = TimeBase { first_tick: BASE.first_tick + 50, offset_ns: 900_000_000_000 };
     recorder.start_base(second);
-    recorder.record(key(1), 10, Some(Ending::Fin), second.first_tick + 5);
+    recorder.record(key(1), 10, Some(Ending::Fin), None, second.first_tick + 5);
     recorder.flush();
     let record = received(&outlet)[0];
     assert_eq!(record.start, 1_000 + BASE.first_tick as i64 + 10);
@@ -77,7 +78,7 @@ fn a_full_queue_drops_live_and_counts() {
     recorder.start_base(BASE);
     let count = (RECORD_QUEUE_BLOCKS_MAX + 10) * RECORD_BLOCK_COUNT;
     for number in 0..count as u32 {
-        recorder.record(key(number), 0, Some(Ending::Fin), BASE.first_tick);
+        recorder.record(key(number), 0, Some(Ending::Fin), None, BASE.first_tick);
     }
     recorder.flush();
     assert_eq!(recorder.dropped(), 10 * RECORD_BLOCK_COUNT as u64);
@@ -88,7 +89,7 @@ fn a_full_queue_drops_live_and_counts() {
         (0..records.len() as u32).map(key).collect::<Vec<_>>()
     );
     drop(outlet);
-    recorder.record(key(1), 0, Some(Ending::Fin), BASE.first_tick);
+    recorder.record(key(1), 0, Some(Ending::Fin), None, BASE.first_tick);
     recorder.cut();
     assert_eq!(recorder.dropped(), 10 * RECORD_BLOCK_COUNT as u64 + 1, "nobody reads any more");
 }

@@ -37,6 +37,9 @@ const REPORT_INTERVAL: u64 = 4;
 /// Words of a record: what it is, and the numbers of both sides.
 const RECORD_WORDS: usize = 2;
 
+/// For so many stamps behind an end, about a second, copies of the packets of its connection may come.
+const COPIES_BEHIND_END: u64 = 3;
+
 /// Records in a set, which is a cache line of them.
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
@@ -477,14 +480,18 @@ impl RecentEnds {
     }
 
     /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
-    /// lies between where that begins and an old end is then not late.
+    /// lies between where that begins and an old end is then not late. For a second behind an end a SYN-ACK may be a
+    /// copy of that connection's own, unless it answers a SYN that came behind the end.
     #[cold]
-    pub fn follow(&self, hash: u64, side: Side, at: Numbers) {
-        let set = self.set(hash);
+    pub fn follow(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) {
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let mut all = (0..WAY_COUNT).map(|at_way| EndRecord::load(Self::way(set, at_way)));
+        let answers = all.any(|there| there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at));
         for at_way in 0..WAY_COUNT {
             let way = Self::way(set, at_way);
             let there = EndRecord::load(way);
-            if there.is_of(hash) && there.is_followed_by(side, at) {
+            let may_be_copy = !answers && there.age(stamp) <= COPIES_BEHIND_END;
+            if there.is_of(hash) && !may_be_copy && there.is_followed_by(side, at) {
                 EndRecord { head: there.head | FOLLOWED_BIT, ..there }.store(way);
             }
         }
@@ -672,17 +679,17 @@ mod tests {
         for (sent, acked) in [(4_000, 2_000_000_000), (2_000_000_000, 900), (4_000, 900)] {
             let ends = RecentEnds::new(64);
             closed(&ends, hash(1));
-            ends.follow(hash(1), Second, at(sent, acked));
+            ends.follow(hash(1), Second, at(sent, acked), 2 * SECOND_NS);
             // A late FIN of the connection before changes nothing.
-            ends.put(hash(1), Second, fin(5_000, 1_000), SECOND_NS);
-            ends.put(hash(1), First, fin(960, 4_400), SECOND_NS);
-            assert!(ends.goes_on(hash(1), Second, at(4_500, 950), SECOND_NS), "{sent} {acked}");
-            assert!(!ends.goes_on(hash(1), Second, at(5_000, 950), 3 * SECOND_NS), "{sent} {acked}");
+            ends.put(hash(1), Second, fin(5_000, 1_000), 2 * SECOND_NS);
+            ends.put(hash(1), First, fin(960, 4_400), 2 * SECOND_NS);
+            assert!(ends.goes_on(hash(1), Second, at(4_500, 950), 2 * SECOND_NS), "{sent} {acked}");
+            assert!(!ends.goes_on(hash(1), Second, at(5_000, 950), 4 * SECOND_NS), "{sent} {acked}");
         }
         let ends = RecentEnds::new(64);
         closed(&ends, hash(1));
-        ends.follow(hash(1), Second, at(5_001, 2_000_000_000));
-        assert!(!ends.goes_on(hash(1), Second, at(4_500, 950), SECOND_NS), "it begins elsewhere");
+        ends.follow(hash(1), Second, at(5_001, 2_000_000_000), 2 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), Second, at(4_500, 950), 2 * SECOND_NS), "it begins elsewhere");
     }
 
     #[test]
@@ -695,6 +702,19 @@ mod tests {
         assert!(!ends.is_quiet(hash(1)));
         assert!(ends.goes_on(hash(1), Second, at(5_100, 2_000_000_000), 2 * SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(2_000_000_000, 5_100), 2 * SECOND_NS));
+    }
+
+    #[test]
+    fn a_copied_syn_ack_behind_a_short_connection_begins_no_other() {
+        let (copy, late) = (at(4_000, 500), at(4_500, 900));
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.follow(hash(1), Second, copy, SECOND_NS / 2);
+        assert!(!ends.goes_on(hash(1), Second, late, SECOND_NS / 2));
+        // The same numbers answer a SYN that came behind the end: that is another connection.
+        ends.begin(hash(1), First, 500, SECOND_NS / 2);
+        ends.follow(hash(1), Second, copy, SECOND_NS / 2);
+        assert!(ends.goes_on(hash(1), Second, at(4_500, 400), SECOND_NS / 2));
     }
 
     #[test]

@@ -516,7 +516,7 @@ impl Signaller {
         if kind == SignalKind::SynAck {
             self.await_staged(quick_hash, sender.other(), Some(isn));
             if !self.ends.is_quiet(quick_hash) {
-                self.follow_ends(segment, quick_hash, sender);
+                self.follow_ends(segment, quick_hash, sender, now_ns);
             }
         } else if kind == SignalKind::Syn && !self.ends.is_quiet(quick_hash) {
             self.begin_behind_ends(segment, quick_hash, sender, now_ns);
@@ -564,10 +564,10 @@ impl Signaller {
 
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
     #[cold]
-    fn follow_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side) {
+    fn follow_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side, now_ns: i64) {
         self.record_ends();
         let Numbers { sent, acked } = numbers_of(segment);
-        self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked });
+        self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked }, now_ns);
     }
 
     /// Records that a SYN may begin another connection between ends of which one has ended.

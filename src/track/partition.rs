@@ -216,15 +216,19 @@ impl Partition {
         if let (Some(ends), Some((key, payload, ending))) = (&mut self.ends, closed) {
             ends.push(Ended { key, payload, tick: self.now, ending });
         }
+        let seen = closed.and_then(|(_, payload, ending)| match ending {
+            Ending::Reopened => None,
+            _ => self.tracker.sides_seen(payload),
+        });
         for recorder in &mut self.recorders {
             if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
-                recorder.record(key, payload, None, self.now);
+                recorder.record(key, payload, None, None, self.now);
             }
             if let Some((key, payload, ending)) = closed {
-                recorder.record(key, payload, Some(ending), self.now);
+                recorder.record(key, payload, Some(ending), seen, self.now);
             }
             if let Some((key, payload)) = behind.filter(|_| recorder.takes_openings()) {
-                recorder.record(key, payload, None, self.now);
+                recorder.record(key, payload, None, None, self.now);
             }
         }
     }

@@ -73,7 +73,7 @@
 
 use crate::error::Result;
 use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, Side};
-use crate::handover::{Counts, HalfOpenList};
+use crate::handover::{Counts, HalfOpenList, MIDSTREAM, SidesSeen};
 use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, SidesEnded, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
 use crate::track::ended::{Ended, EndedConnections};
@@ -264,6 +264,8 @@ pub struct Tracker {
     one_way: u64,
     /// The open connections that are not tracked.
     refused: Refused,
+    /// The state in which the connection was that closed last.
+    state_closed: ConnectionState,
     counts: Counts,
 }
 
@@ -287,6 +289,7 @@ impl Tracker {
             now: 0,
             established: 0,
             one_way: 0,
+            state_closed: ConnectionState::Empty,
             counts: Counts::default(),
         }
     }
@@ -548,6 +551,7 @@ impl Tracker {
                 return self.open(signal, slot, FilterEntry { state: ConnectionState::EstablishedClientFin, ..entry });
             }
             (state, true) if state.is_answered() => {
+                self.state_closed = ConnectionState::Established;
                 self.counts.opened += 1;
                 self.counts.closed += 1;
                 self.end_half_open(slot);
@@ -711,6 +715,7 @@ impl Tracker {
 
     /// Counts an open connection as open no longer.
     fn end_established(&mut self, entry: &FilterEntry) {
+        self.state_closed = entry.state;
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
     }
@@ -1431,6 +1436,23 @@ impl Tracker {
         let (hash, client) = self.hash_and_client(key);
         let found = self.filter.find(hash, self.now);
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
+    }
+
+    /// The sides that were seen of the connection with this payload, which the last event closed; `None` where that is
+    /// not known: of one that may be known from the system alone, or from a SYN-ACK alone.
+    ///
+    /// Without [`TrackerConfig::one_way_max`] nothing opens before both sides were seen. With it, the state of a
+    /// connection says so, unless it was lost since: by an end that was taken back, or for want of room.
+    #[must_use]
+    pub fn sides_seen(&self, payload: u32) -> Option<SidesSeen> {
+        let Counts { reopened, refused_open, unplaced, .. } = self.counts;
+        let is_lost = self.config.one_way_max > 0 && reopened + refused_open + unplaced > 0;
+        match self.state_closed {
+            ConnectionState::OneWayClient => Some(SidesSeen::Client),
+            ConnectionState::OneWayServer => Some(SidesSeen::Server),
+            _ if payload & MIDSTREAM != 0 || self.config.answer_opens || is_lost => None,
+            _ => Some(SidesSeen::Both),
+        }
     }
 
     /// The established connection of this signal, client first, with the payload of its opening.

@@ -286,10 +286,94 @@ fn an_archive_is_exported_as_parquet_with_the_rows_that_find_prints() {
     let expected = rows(&format!("'{}'", csv.display()));
     assert!(expected.len() > 5_000);
     assert!(rows(&format!("'{}/*/*/*.parquet'", out.display())) == expected);
+    for (format, read) in [("ndjson", "read_json"), ("csv", "read_csv"), ("parquet", "read_parquet")] {
+        let out = place.path().join(format!("exported-{format}"));
+        let all = ["archive", "export", archive.to_str().unwrap(), "--format", format, "--out", out.to_str().unwrap()];
+        let exported = flowpeel(all);
+        assert!(exported.stderr.contains("exported"), "{}", exported.stderr);
+        let from = format!("{read}('{}/*/*/connections-*.{format}', hive_partitioning = true)", out.display());
+        let count = rows_of(&format!("select count(*), count(distinct community_id || src_port) from {from}"));
+        let counted =
+            rows_of(&format!("select count(*), count(distinct community_id || src_port) from '{}'", csv.display()));
+        assert_eq!(count, counted, "{format}");
+        let hours = rows_of(&format!("select distinct date::varchar, hour::int from {from}"));
+        assert_eq!(hours, [serde_json::json!(["2026-01-01", "0"])], "{format}");
+    }
+    let part = place.path().join("part");
+    let words = ["archive", "export", archive.to_str().unwrap(), "--format", "eve", "--out", part.to_str().unwrap()];
+    let exported = flowpeel(words.iter().chain(&["--filter", "reason rst", "--until", "2026-01-01T00:01:00Z"]));
+    assert!(exported.status.success(), "{}", exported.stderr);
+    let file = part.join("date=2026-01-01/hour=00/connections-0001.ndjson");
+    let found = flowpeel(
+        ["find", archive.to_str().unwrap(), "--filter", "reason rst", "--until", "2026-01-01T00:01:00Z"]
+            .iter()
+            .chain(&["--format", "eve"]),
+    );
+    assert!(fs::read(file).unwrap() == found.stdout && found.stdout.len() > 1_000);
     let again = flowpeel(whole.iter().chain(&["parquet", "--out", out.to_str().unwrap()]));
     assert!(again.status.code() == Some(1) && again.stderr.contains("something in this directory"), "{}", again.stderr);
     let unplaced = flowpeel(whole.iter().chain(&["parquet"]));
     assert!(unplaced.status.code() == Some(2) && unplaced.stderr.contains("--out DIR"), "{}", unplaced.stderr);
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn events_are_the_same_rows_as_parquet_in_files_by_the_hour() {
+    if !has_duckdb() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place);
+    let log = place.path().join("events.ndjson");
+    let directories = ["one", "two"].map(|name| place.path().join(name));
+    for directory in &directories {
+        drop(fs::remove_file(&log));
+        let to_columns = format!("parquet:{}", directory.display());
+        let to_both = ["--events-open", "--events", log.to_str().unwrap(), "--events", &to_columns];
+        listed(&place, &path, "list", &[&["--every", "5s", "--events-rotate", "1m"], &to_both[..]].concat());
+    }
+    let [files, again] = [&directories[0], &directories[1]].map(|directory| parquet_files(directory));
+    let bytes = |files: &[PathBuf]| files.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
+    assert!(files.len() >= 2 && bytes(&files) == bytes(&again), "equal input gives equal bytes: {files:?}");
+    assert!(files[0].starts_with(directories[0].join("date=2026-01-01/hour=00")), "{files:?}");
+    let lines = rows_of(&format!(
+        "select epoch_us(timestamp::timestamptz), change, seq, flow_id, src_ip, src_port, dest_ip, dest_port, \
+         community_id, epoch_us(flow.start::timestamptz), epoch_us(flow.\"end\"::timestamptz), flow.age, flow.state, \
+         flow.reason, flow.seen from read_json('{}', union_by_name = true) order by seq",
+        log.with_file_name("events*.ndjson").display()
+    ));
+    let columns = rows_of(&format!(
+        "select epoch_us(timestamp), change, seq, flow_id, src_ip, src_port, dest_ip, dest_port, community_id, \
+         epoch_us(start), epoch_us(\"end\"), age, state, reason, seen from '{}/*/*/*.parquet' order by seq",
+        directories[0].display()
+    ));
+    assert!(lines.len() > 20_000 && lines == columns);
+    let lost = rows_of(&format!("select value::varchar from parquet_kv_metadata('{}')", files[0].display()));
+    assert_eq!(lost, [serde_json::json!(["0"])]);
+    let state = place.path().join("state");
+    let to_columns = format!("parquet:{}", place.path().join("three").display());
+    let words = ["-q", path.to_str().unwrap(), "--every", "5s", "--state", state.to_str().unwrap()];
+    let refused = replay(words.iter().chain(&["--events", &to_columns]));
+    assert!(!refused.status.success() && refused.stderr.contains("cannot be continued"), "{}", refused.stderr);
+}
+
+#[test]
+#[cfg(not(feature = "parquet"))]
+fn a_build_without_parquet_says_how_to_get_it() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out").to_str().unwrap().to_owned();
+    let to_columns = format!("parquet:{out}");
+    for words in [
+        &["replay", "pcaps/web.pcap", "--format", "parquet", "--out", &out][..],
+        &["replay", "pcaps/web.pcap", "--events", &to_columns],
+        &["archive", "export", "archive", "--format", "parquet", "--out", &out],
+        &["find", "archive", "10.0.0.1", "--format", "parquet", "--out", &out],
+    ] {
+        let refused = flowpeel(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("--features parquet"), "{words:?}: {}", refused.stderr);
+    }
+    assert!(!Path::new(&out).exists());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The events of a router beside those of its kernel's connection tracking: the same connections open and end, about
-//! the same time.
+//! the same time; and if the capture is killed and continues, each once, or in a time of which the log says that events
+//! are missing.
 
 use crate::conntrack::{rules, track};
 use crate::lab::{Host, Lab, has, routed, run};
@@ -9,6 +10,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 /// Takes connections on port 7000, and ends each when its client does.
 const SERVER: &str = "
@@ -174,4 +177,116 @@ fn the_kernel_has_the_same_openings_and_ends() {
 #[ignore = "takes two minutes: cargo test --test live events -- --ignored --nocapture"]
 fn the_kernel_has_the_same_openings_and_ends_of_a_thousand_connections() {
     compare(1_000, "60");
+}
+
+/// What a log says that was continued after kills: when each connection ended, by the times of its events, and in which
+/// times events are missing, in microseconds since 1970. None ends twice.
+fn of_killed_log(text: &str) -> (Times, Vec<[i64; 2]>) {
+    let (mut times, mut gaps, mut sequence) = (Times::default(), Vec::new(), 0);
+    let time_us = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_microsecond();
+    for line in text.lines() {
+        // What a killed run left of a line stands alone.
+        let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+        if event["event_type"] == "flow_gap" {
+            gaps.push(["start", "end"].map(|name| time_us(&event["flow_gap"][name])));
+            continue;
+        }
+        let number = event["seq"].as_u64().unwrap();
+        assert!(number > sequence, "numbers go on: {event}");
+        sequence = number;
+        let ends = ["src", "dest"].map(|side| {
+            let ip = event[format!("{side}_ip")].as_str().unwrap().parse().unwrap();
+            SocketAddr::new(ip, event[format!("{side}_port")].as_u64().unwrap() as u16)
+        });
+        match event["change"].as_str().unwrap() {
+            // One whose opening no saved state has is found again, and opens once more.
+            "opened" => drop(times.opened.entry(ends).or_insert(time_us(&event["timestamp"]))),
+            "closed" => {
+                assert!(times.ended.insert(ends, time_us(&event["timestamp"])).is_none(), "ended twice: {event}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+    (times, gaps)
+}
+
+/// Kills a capture so many times while so many connections come and go over so many seconds twice.
+fn kill(kill_count: usize, count: usize, longest_s: u64) {
+    let Some(lab) = Lab::new().filter(|_| has("nft") && has("conntrack")) else { return };
+    let (a, router, b) = routed(&lab);
+    track(&router);
+    let mut server = python(&b, &lab, "server", SERVER);
+    until(|| "nobody listens".to_owned(), || b.run("ss -ltn").contains(":7000").then_some(()));
+    let words = ["-E", "-p", "tcp", "-o", "timestamp", "-b", "8388608"];
+    let mut kernel = Process::start(router.command("conntrack", words), &lab.path("kernel"));
+    until(|| "conntrack does not begin".to_owned(), || kernel.said().contains("buffer").then_some(()));
+    let [log, secret, state] = ["events.ndjson", "secret", "state"].map(|name| lab.path(name));
+    fs::write(&secret, "00112233445566778899aabbccddeeff").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let options = format!(
+        "-i to-a --every 200ms --connections 10k --secret-file {} --state {} --state-every 500ms --events-open --events {}",
+        secret.display(),
+        state.display(),
+        log.display()
+    );
+    let mut watch = Watch::start(&lab, &router, "lists", &options);
+    let longest = longest_s.to_string();
+    let mut client =
+        Process::start(a.command("python3", ["-c", CLIENT, &count.to_string(), &longest]), &lab.path("client"));
+    for number in 0..kill_count {
+        // Moments that have nothing to do with intervals and saves.
+        std::thread::sleep(Duration::from_millis(200 + (number as u64 * 379) % 700));
+        watch.process.signal("-KILL");
+        assert_eq!(watch.process.wait().status.code(), None);
+        watch = Watch::start(&lab, &router, &format!("lists-{number}"), &options);
+    }
+    let is_running = client.is_running();
+    // The long form's traffic lasts longer than anything else is waited for.
+    for _ in 0..10 * (2 * longest_s) {
+        if client.is_running() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    assert_eq!(client.wait().status.code(), Some(0));
+    let exact = || of_kernel(&String::from_utf8_lossy(&kernel.printed()));
+    until(|| "not all have ended".to_owned(), || (exact().ended.len() == count).then_some(()));
+    let exact = exact();
+    let then = jiff::Timestamp::now();
+    watch.list_after(then);
+    let (ended, _) = watch.stop("-TERM");
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    [&mut kernel, &mut server].iter_mut().for_each(|process| process.signal("-INT"));
+    let (found, gaps) = of_killed_log(&fs::read_to_string(&log).unwrap());
+    assert_eq!(gaps.len(), kill_count);
+    const NEAR_US: i64 = 250_000;
+    let is_said = |time_us: i64| gaps.iter().any(|[start, end]| (start - NEAR_US..=end + NEAR_US).contains(&time_us));
+    let missing = |exact: &BTreeMap<Ends, i64>, found: &BTreeMap<Ends, i64>| {
+        exact.keys().filter(|ends| !found.contains_key(*ends)).copied().collect::<Vec<_>>()
+    };
+    let (opened, ended) = (missing(&exact.opened, &found.opened), missing(&exact.ended, &found.ended));
+    for ends in &opened {
+        assert!(is_said(exact.opened[ends]), "{ends:?} opened at {}: {gaps:?}", exact.opened[ends]);
+    }
+    for ends in &ended {
+        // What opened in a gap and was silent until its end is not known to have been there.
+        let [opened_us, ended_us] = [&exact.opened, &exact.ended].map(|times| times[ends]);
+        assert!(is_said(opened_us) || is_said(ended_us), "{ends:?} from {opened_us} to {ended_us}: {gaps:?}");
+    }
+    let (opened, ended) = (opened.len(), ended.len());
+    println!(
+        "{kill_count} kills, traffic to the last {is_running}: of {count} connections {opened} openings and {ended} ends \
+         are missing, all in times that the log names; none ends twice"
+    );
+    assert!(found.ended.len() > count / 4, "{} ends", found.ended.len());
+}
+
+#[test]
+fn killed_during_traffic_a_log_has_every_event_once_or_says_that_it_is_missing() {
+    kill(4, 300, 4);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --test live killed_a -- --ignored --nocapture"]
+fn killed_a_hundred_times_during_traffic_a_log_has_every_event_once_or_says_that_it_is_missing() {
+    kill(100, 8_000, 75);
 }

@@ -174,7 +174,8 @@ fn the_open_connections_of_a_replay_are_its_own_to_replace_and_of_others_are_car
 fn what_is_recorded_is_met_once() {
     let (place, saved) = written();
     drop(open(place.path(), Some((7, None))).unwrap());
-    let mut recorded = Recorded::of(place.path(), saved).unwrap();
+    let point = SavePoint { segment: saved, ..SavePoint::default() };
+    let mut recorded = Recorded::of(place.path(), &point).unwrap();
     assert_eq!(recorded.surplus_count(), 0);
     let known = entry(25, Fate::Ended(Ending::Timeout));
     assert!(recorded.meets(&known), "however it ended before");
@@ -184,8 +185,21 @@ fn what_is_recorded_is_met_once() {
 }
 
 #[test]
+fn what_was_recorded_behind_an_earlier_state_is_still_known_behind_the_next() {
+    let (place, saved) = written();
+    let first = SavePoint { segment: saved, ..SavePoint::default() };
+    let mut recorded = Recorded::of(place.path(), &first).unwrap();
+    assert!(recorded.meets(&entry(25, Fate::Ended(Ending::Timeout))));
+    // The next state is saved when all of these segments are before it.
+    let second = SavePoint::decode(&SavePoint::encode(90, &Ages::default(), Some(&recorded))).unwrap();
+    let mut recorded = Recorded::of(place.path(), &second).unwrap();
+    assert!(!recorded.meets(&entry(25, Fate::Ended(Ending::Timeout))), "it has ended once more");
+    assert!(recorded.meets(&entry(26, Fate::Ended(Ending::Timeout))));
+}
+
+#[test]
 fn a_save_point_comes_back() {
-    let point = SavePoint::decode(&SavePoint::encode(9, &Ages::default())).unwrap();
+    let point = SavePoint::decode(&SavePoint::encode(9, &Ages::default(), None)).unwrap();
     assert_eq!(point.segment, 9);
     assert!(SavePoint::decode(&[]).is_err());
 }

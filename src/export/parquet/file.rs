@@ -25,7 +25,10 @@ const DICTIONARY_SIZE_MAX: usize = GROUP_ROWS_MAX * (4 + 39);
 const LEVEL: i32 = 3;
 
 /// What writing takes at most, in bytes: the cells of a group, and of one column the dictionary and the pages.
-pub(super) const MEMORY_SIZE: u64 = (GROUP_ROWS_MAX * 480 + 4 * DICTIONARY_SIZE_MAX) as u64;
+pub(super) const MEMORY_SIZE: u64 = (GROUP_ROWS_MAX * 720 + 4 * DICTIONARY_SIZE_MAX) as u64;
+
+/// What the columns take at most that events have beside those of lists, in bytes.
+pub(super) const EVENT_CELLS_SIZE: u64 = (GROUP_ROWS_MAX * 240) as u64;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub(super) enum Kind {
     OptionalText,
     /// A number below 65,536.
     Number,
+    /// Such a number, or none.
+    OptionalNumber,
+    /// A number below 2^63.
+    Long,
     /// A time in UTC, to the microsecond.
     Time,
     /// Such a time, or none.
@@ -47,11 +54,19 @@ pub(super) enum Kind {
     Flag,
 }
 
+impl Kind {
+    /// Whether a row may have no value.
+    fn is_optional(self) -> bool {
+        matches!(self, Kind::OptionalText | Kind::OptionalNumber | Kind::OptionalTime)
+    }
+}
+
 /// A value in a row.
 #[derive(Clone, Copy)]
 pub(super) enum Cell<'a> {
     Text(&'a str),
     Number(u16),
+    Long(u64),
     /// In ns since 1970.
     Time(i64),
     /// In ns.
@@ -80,13 +95,12 @@ impl Column {
     fn of(kind: Kind) -> Self {
         let values = match kind {
             Kind::Text | Kind::UniqueText | Kind::OptionalText => Values::Text(Vec::new()),
-            Kind::Number => Values::Number(Vec::new()),
-            Kind::Time | Kind::OptionalTime => Values::Long(Vec::new()),
+            Kind::Number | Kind::OptionalNumber => Values::Number(Vec::new()),
+            Kind::Long | Kind::Time | Kind::OptionalTime => Values::Long(Vec::new()),
             Kind::Seconds => Values::Double(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
         };
-        let levels = matches!(kind, Kind::OptionalText | Kind::OptionalTime).then(Vec::new);
-        Column { values, levels }
+        Column { values, levels: kind.is_optional().then(Vec::new) }
     }
 
     /// Adds a cell. One of another kind than the column's is a fault of the caller, and adds nothing.
@@ -97,6 +111,7 @@ impl Column {
         match (&mut self.values, cell) {
             (Values::Text(all), Cell::Text(text)) => all.push(ByteArray::from(text.as_bytes().to_vec())),
             (Values::Number(all), Cell::Number(number)) => all.push(i32::from(number)),
+            (Values::Long(all), Cell::Long(number)) => all.push(number.cast_signed()),
             (Values::Long(all), Cell::Time(time_ns)) => all.push(time_ns.div_euclid(1_000)),
             (Values::Double(all), Cell::Seconds(time_ns)) => all.push(time_ns.div_euclid(1_000) as f64 / 1e6),
             (Values::Flag(all), Cell::Flag(is_set)) => all.push(is_set),
@@ -145,20 +160,18 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// A file with these columns, and with these keys and values at its end.
+    /// A file with these columns.
     ///
     /// # Errors
     ///
     /// The columns are none of Parquet.
-    pub(super) fn new(columns: &[(&str, Kind)], metadata: Vec<(String, String)>) -> io::Result<Self> {
+    pub(super) fn new(columns: &[(&str, Kind)]) -> io::Result<Self> {
         let fields: String = columns.iter().map(|(name, kind)| field(name, *kind)).collect();
         let schema = parse_message_type(&format!("message flowpeel {{ {fields} }}")).map_err(io::Error::other)?;
-        let metadata = metadata.into_iter().map(|(key, value)| KeyValue::new(key, Some(value))).collect();
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("flowpeel ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL).map_err(io::Error::other)?))
-            .set_dictionary_page_size_limit(DICTIONARY_SIZE_MAX)
-            .set_key_value_metadata(Some(metadata));
+            .set_dictionary_page_size_limit(DICTIONARY_SIZE_MAX);
         for (name, _) in columns.iter().filter(|(_, kind)| *kind == Kind::UniqueText) {
             properties = properties.set_column_dictionary_enabled(ColumnPath::from(*name), false);
         }
@@ -175,21 +188,32 @@ impl ParquetFile {
     /// # Errors
     ///
     /// The group that it fills cannot be written.
-    pub(super) fn row(&mut self, out: &mut dyn Write, cells: &[Cell]) -> io::Result<()> {
-        debug_assert_eq!(cells.len(), self.columns.len());
-        self.columns.iter_mut().zip(cells).for_each(|(column, cell)| column.push(*cell));
+    pub(super) fn row<'a>(&mut self, out: &mut dyn Write, cells: impl Iterator<Item = Cell<'a>>) -> io::Result<()> {
+        let mut count = 0;
+        self.columns.iter_mut().zip(cells).for_each(|(column, cell)| {
+            column.push(cell);
+            count += 1;
+        });
+        debug_assert_eq!(count, self.columns.len());
         self.row_count += 1;
         if self.row_count == GROUP_ROWS_MAX { self.group(out) } else { Ok(()) }
     }
 
-    /// Writes the rows that are left, and the end of the file.
+    /// Writes the rows that are left, and the end of the file with these keys and values.
     ///
     /// # Errors
     ///
     /// They cannot be written.
-    pub(super) fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn finish(
+        mut self,
+        out: &mut dyn Write,
+        metadata: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> io::Result<()> {
         if self.row_count > 0 {
             self.group(out)?;
+        }
+        for (key, value) in metadata {
+            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), Some(value)));
         }
         out.write_all(&self.writer.into_inner().map_err(io::Error::other)?)
     }
@@ -213,10 +237,11 @@ impl ParquetFile {
 
 /// A field of the schema.
 fn field(name: &str, kind: Kind) -> String {
-    let repetition = if matches!(kind, Kind::OptionalText | Kind::OptionalTime) { "optional" } else { "required" };
+    let repetition = if kind.is_optional() { "optional" } else { "required" };
     let (physical, logical) = match kind {
         Kind::Text | Kind::UniqueText | Kind::OptionalText => ("binary", " (STRING)"),
-        Kind::Number => ("int32", " (INTEGER(16,false))"),
+        Kind::Number | Kind::OptionalNumber => ("int32", " (INTEGER(16,false))"),
+        Kind::Long => ("int64", " (INTEGER(64,false))"),
         Kind::Time | Kind::OptionalTime => ("int64", " (TIMESTAMP(MICROS,true))"),
         Kind::Seconds => ("double", ""),
         Kind::Flag => ("boolean", ""),

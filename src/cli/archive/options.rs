@@ -1,11 +1,9 @@
-//! The options of an archive, and messages about it.
+//! The options of a run that archives connections, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
-use crate::cli::directories;
 use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
-use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::Saving;
 use crate::error::{Error, Result};
@@ -17,7 +15,7 @@ use std::time::Duration;
 /// Whether and how connections are archived.
 #[derive(Args)]
 #[command(next_help_heading = heading::FILES)]
-pub(super) struct ArchiveOptions {
+pub(in crate::cli) struct ArchiveOptions {
     /// Record every connection here, for flowpeel find
     ///
     /// A record is written when a connection ends, and at the end of the run for those still open.
@@ -45,6 +43,11 @@ pub(super) struct ArchiveOptions {
 }
 
 impl ArchiveOptions {
+    /// The directory of the archive, if there is to be one.
+    pub(in crate::cli) fn directory(&self) -> Option<&PathBuf> {
+        self.archive.as_ref()
+    }
+
     fn config(&self) -> Result<ArchiveConfig> {
         let keep = lists::keep_of(&self.archive_keep, "--archive-keep")?;
         let config = ArchiveConfig { segment_size: self.segment_size, segment_age: self.segment_age, keep };
@@ -58,7 +61,7 @@ impl ArchiveOptions {
     ///
     /// An archive without a list: the archive learns from lists what is open and how old it is, and reports to
     /// the run that its disk has failed.
-    pub(super) fn check(&self, lists: &Lists) -> Result<()> {
+    pub(in crate::cli) fn check(&self, lists: &Lists) -> Result<()> {
         if self.archive.is_some() && !lists.keeps_list() {
             let what = "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out";
             return Err(Error::new(what));
@@ -71,7 +74,7 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The options contradict each other, or one is out of its range.
-    pub(super) fn memory_size(&self, saves_live: bool) -> Result<u64> {
+    pub(in crate::cli) fn memory_size(&self, saves_live: bool) -> Result<u64> {
         let config = self.config()?;
         Ok(if self.archive.is_some() { Archive::memory_size(&config, saves_live) } else { 0 })
     }
@@ -82,7 +85,7 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The archive cannot be opened, or is not the one that belongs to the state.
-    pub(super) fn start(
+    pub(in crate::cli) fn start(
         &self,
         when_full: WhenFull,
         saving: Option<&mut Saving>,
@@ -99,20 +102,6 @@ impl ArchiveOptions {
         }
         Ok(Some(archive))
     }
-}
-
-/// Makes sure that each of the options of a run names a directory of its own.
-///
-/// # Errors
-///
-/// Two name one directory.
-pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
-    directories::check(&[
-        ("--state", state.directory()),
-        ("--out", lists.directory()),
-        ("--snapshots", lists.snapshot_directory()),
-        ("--archive", archive.archive.as_ref()),
-    ])
 }
 
 /// Prints what an earlier process left unfinished.
@@ -146,7 +135,7 @@ fn report_recovery(recovery: &Recovery) {
 }
 
 /// Prints what an archive that has ended holds, or why it failed.
-pub(super) fn report_end(finished: Result<Summary>, voice: Voice) {
+pub(in crate::cli) fn report_end(finished: Result<Summary>, voice: Voice) {
     match finished {
         Ok(summary) if voice > Voice::Quiet => summarize(&summary),
         Ok(_) => {}
