@@ -25,7 +25,7 @@ const DICTIONARY_SIZE_MAX: usize = GROUP_ROWS_MAX * (4 + 39);
 const LEVEL: i32 = 3;
 
 /// What writing takes at most, in bytes: the cells of a group, and of one column the dictionary and the pages.
-pub(super) const MEMORY_SIZE: u64 = (GROUP_ROWS_MAX * 480 + 4 * DICTIONARY_SIZE_MAX) as u64;
+pub(super) const MEMORY_SIZE: u64 = (GROUP_ROWS_MAX * 720 + 4 * DICTIONARY_SIZE_MAX) as u64;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) enum Kind {
     OptionalText,
     /// A number below 65,536.
     Number,
+    /// Such a number, or none.
+    OptionalNumber,
     /// A time in UTC, to the microsecond.
     Time,
     /// Such a time, or none.
@@ -45,6 +47,13 @@ pub(super) enum Kind {
     /// Seconds, with a fraction.
     Seconds,
     Flag,
+}
+
+impl Kind {
+    /// Whether a row may have no value.
+    fn is_optional(self) -> bool {
+        matches!(self, Kind::OptionalText | Kind::OptionalNumber | Kind::OptionalTime)
+    }
 }
 
 /// A value in a row.
@@ -80,13 +89,12 @@ impl Column {
     fn of(kind: Kind) -> Self {
         let values = match kind {
             Kind::Text | Kind::UniqueText | Kind::OptionalText => Values::Text(Vec::new()),
-            Kind::Number => Values::Number(Vec::new()),
+            Kind::Number | Kind::OptionalNumber => Values::Number(Vec::new()),
             Kind::Time | Kind::OptionalTime => Values::Long(Vec::new()),
             Kind::Seconds => Values::Double(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
         };
-        let levels = matches!(kind, Kind::OptionalText | Kind::OptionalTime).then(Vec::new);
-        Column { values, levels }
+        Column { values, levels: kind.is_optional().then(Vec::new) }
     }
 
     /// Adds a cell. One of another kind than the column's is a fault of the caller, and adds nothing.
@@ -213,10 +221,10 @@ impl ParquetFile {
 
 /// A field of the schema.
 fn field(name: &str, kind: Kind) -> String {
-    let repetition = if matches!(kind, Kind::OptionalText | Kind::OptionalTime) { "optional" } else { "required" };
+    let repetition = if kind.is_optional() { "optional" } else { "required" };
     let (physical, logical) = match kind {
         Kind::Text | Kind::UniqueText | Kind::OptionalText => ("binary", " (STRING)"),
-        Kind::Number => ("int32", " (INTEGER(16,false))"),
+        Kind::Number | Kind::OptionalNumber => ("int32", " (INTEGER(16,false))"),
         Kind::Time | Kind::OptionalTime => ("int64", " (TIMESTAMP(MICROS,true))"),
         Kind::Seconds => ("double", ""),
         Kind::Flag => ("boolean", ""),

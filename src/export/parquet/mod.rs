@@ -27,8 +27,8 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 /// The memory that writing a file takes, in bytes.
 pub(super) const PARQUET_SIZE: u64 = file::MEMORY_SIZE;
 
-/// The columns of a list: those of csv, without the other name of a translated connection.
-const LIST_COLUMNS: [(&str, Kind); 14] = [
+/// The columns of a list: those of csv.
+const LIST_COLUMNS: [(&str, Kind); 19] = [
     ("list_end", Kind::Time),
     ("complete", Kind::Flag),
     ("src_ip", Kind::Text),
@@ -43,6 +43,11 @@ const LIST_COLUMNS: [(&str, Kind); 14] = [
     ("midstream", Kind::Flag),
     ("unsettled", Kind::Flag),
     ("start_is_bound", Kind::Flag),
+    ("nat_name", Kind::OptionalText),
+    ("nat_src_ip", Kind::OptionalText),
+    ("nat_src_port", Kind::OptionalNumber),
+    ("nat_dest_ip", Kind::OptionalText),
+    ("nat_dest_port", Kind::OptionalNumber),
 ];
 
 /// The columns of connections of an archive: those of csv.
@@ -77,6 +82,12 @@ pub(super) fn list(out: &mut dyn Write, list: &List, selection: &Selection) -> i
     let mut file = ParquetFile::new(&LIST_COLUMNS, metadata)?;
     for row in selection.rows(list.rows()) {
         let ends = EndTexts::of(row.client.ip(), row.server.ip(), row.vlan);
+        let nat = row.nat.map(|nat| (nat, [nat.client, nat.server].map(|end| end.ip().to_string())));
+        let other_name = nat.as_ref().map_or([Cell::None; 5], |(nat, [client, server])| {
+            let (client_port, server_port) = (Cell::Number(nat.client.port()), Cell::Number(nat.server.port()));
+            [Cell::Text(nat.name()), Cell::Text(client), client_port, Cell::Text(server), server_port]
+        });
+        let [nat_name, nat_client, nat_client_port, nat_server, nat_server_port] = other_name;
         file.row(
             out,
             &[
@@ -94,6 +105,11 @@ pub(super) fn list(out: &mut dyn Write, list: &List, selection: &Selection) -> i
                 Cell::Flag(row.midstream),
                 Cell::Flag(row.unsettled),
                 Cell::Flag(row.start_is_bound),
+                nat_name,
+                nat_client,
+                nat_client_port,
+                nat_server,
+                nat_server_port,
             ],
         )?;
     }
