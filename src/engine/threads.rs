@@ -30,6 +30,8 @@ pub(crate) struct Outputs<'a> {
     pub(crate) saved: Box<dyn Fn(Written) + Send + 'a>,
     /// Where the names of translated connections come from.
     pub(crate) translations: Option<Arc<dyn TranslationSource>>,
+    /// Whether the first interval lasts until [`Schedule::begin`] is called.
+    pub(crate) is_held: bool,
     /// Called with all counters at the end of each interval.
     pub(crate) counters: Option<OnCounters>,
     /// What reports events.
@@ -44,6 +46,7 @@ impl<'a> Outputs<'a> {
             listed: Box::new(|_| ()),
             saved: Box::new(|_| ()),
             translations: None,
+            is_held: false,
             counters: None,
             events: None,
         }
@@ -124,7 +127,7 @@ impl<'a> Threads<'a> {
         metrics: &Arc<Metrics>,
         saving: Option<Saving>,
     ) -> Result<(Self, Vec<Port>, Arc<Schedule>)> {
-        let Outputs { lists, mut listed, saved, translations, mut counters, events } = outputs;
+        let Outputs { lists, mut listed, saved, translations, is_held, mut counters, events } = outputs;
         let (pool, returns) = shard_thread::pool(plan);
         let mut writers: Vec<Vec<Writer>> = (0..plan.port_count).map(|_| Vec::new()).collect();
         let (mut clock_writers, mut inboxes) = (Vec::new(), Vec::new());
@@ -139,6 +142,7 @@ impl<'a> Threads<'a> {
         let schedule = Arc::new(Schedule::new(clocks));
         let saver = saving.as_ref().map(Saving::saver);
         let clock = WallClock::new(Arc::clone(&schedule), plan.every_ns.unwrap_or(i64::MAX), saver, clock_writers);
+        let clock = if is_held { clock.holding() } else { clock };
         let totals = Totals::new(plan.port_count);
         let signallers = signallers(plan, watch.as_ref());
         let warm_up = plan.warm_up();
