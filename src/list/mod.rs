@@ -122,6 +122,10 @@ pub struct FlowList {
     kept: Kept,
     /// Where the names of translated connections come from, if somebody knows them.
     translations: Option<Arc<dyn TranslationSource>>,
+    /// How long a connection can be silent and be listed, in ticks.
+    silent_ticks_max: Option<u64>,
+    /// What finds that there are such, where nobody knows them.
+    two_names: Option<TwoNames>,
 }
 
 impl FlowList {
@@ -150,6 +154,8 @@ impl FlowList {
             latest_sums: LatestSums::new(&config.secret),
             kept,
             translations: None,
+            silent_ticks_max: config.eviction.silent_ticks_max(),
+            two_names: None,
         }
     }
 
@@ -161,7 +167,7 @@ impl FlowList {
     /// Has headers say that this is the list of a live capture, which began at this time, in ns since 1970, and is
     /// looking for older connections until the warm-up ends.
     pub(crate) fn set_since(&mut self, since_ns: i64, warm_up: Option<Arc<WarmUp>>) {
-        self.intervals.set_since(KnownSince::new(since_ns, warm_up));
+        self.intervals.set_since(KnownSince::new(since_ns, warm_up, self.silent_ticks_max));
     }
 
     /// The snapshot as of the last list, if snapshots are kept. It is valid until the next hand-over.
