@@ -14,7 +14,7 @@ use crate::handover::HandOver;
 use crate::list::{FlowList, Header, TranslationSource};
 use crate::metrics::{CaptureCounts, Latency, Metrics};
 use crate::queue::{self, Inbox, Writer};
-use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, Watch};
+use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, TwoNames, Watch};
 use crossbeam::channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -150,9 +150,13 @@ impl<'a> Threads<'a> {
             Some(warm_up) => signallers().warming_up(Arc::clone(warm_up)),
             None => signallers(),
         };
+        let two_names = plan.finds_two_names().then(|| TwoNames::of_interfaces(&metrics.interface_indices()));
+        let (samplers, two_names) = two_names.unzip();
+        let mut samplers = samplers.unwrap_or_default().into_iter();
         let port = |(index, writers)| {
             let time = WallTime::new(Arc::clone(&schedule));
-            Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals)
+            let port = Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals);
+            port.sampling_syns(samplers.next())
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
         let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
@@ -168,6 +172,9 @@ impl<'a> Threads<'a> {
         let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, Box::new(on_list));
         if let Some(translations) = translations {
             list_thread.set_translations(translations);
+        }
+        if let Some(two_names) = two_names {
+            list_thread.set_two_names(two_names);
         }
         if plan.config().warms_up {
             list_thread.set_since(clocks.origin_wall_ns(), warm_up);
