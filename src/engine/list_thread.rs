@@ -12,7 +12,7 @@ use crate::handover::{Counts, HandOver, Inquiry};
 use crate::list::{FlowList, Header, List, Outcome, TranslationSource};
 use crate::metrics::{Durations, Load};
 use crate::queue::Marker;
-use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
+use crate::signal::{PARTITION_COUNT, TwoNames, WarmUp, Watch};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Receiver;
 use std::collections::VecDeque;
@@ -130,6 +130,11 @@ impl<'a> ListThread<'a> {
     /// Lists a translated connection once, by what this source knows.
     pub(crate) fn set_translations(&mut self, translations: Arc<dyn TranslationSource>) {
         self.list.set_translations(translations);
+    }
+
+    /// Has lists say how many connections this finds under two names.
+    pub(crate) fn set_two_names(&mut self, two_names: TwoNames) {
+        self.list.set_two_names(two_names);
     }
 
     /// The list of a capture that began at this time, in ns since 1970.

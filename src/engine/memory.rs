@@ -133,5 +133,14 @@ pub(crate) fn state_size(partition: &PartitionConfig, config: &Config, listed_ma
     let partition_size = tracker.state_size() + table_count * partition.geometry.size();
     let earlier_size = config.format.changes.map_or(0, |_| listed_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
     let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
+    let list_size = list_size.saturating_add(names_size(config, listed_max));
     (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
+}
+
+/// The size of the names of translated connections in a list that changes build on. With VLAN tags in keys, several
+/// connections may have the same.
+pub(crate) fn names_size(config: &Config, listed_max: u64) -> u64 {
+    let translations_max = config.translations_max.filter(|_| config.format.changes.is_some());
+    let names_max = translations_max.map_or(0, |count| if config.vlan_key { listed_max } else { count as u64 });
+    names_max.saturating_mul(EarlierList::NAME_SIZE as u64)
 }

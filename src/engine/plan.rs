@@ -5,7 +5,7 @@
 //! start.
 
 use crate::capture::CAPTURE_BUFFER_SIZE;
-use crate::engine::memory::{Memory, addresses_size, questions_size, state_size, table_count};
+use crate::engine::memory::{Memory, addresses_size, names_size, questions_size, state_size, table_count};
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
@@ -14,7 +14,7 @@ use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
     HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS,
-    TICK_BITS, TICK_NS, WarmUp, Watch,
+    TICK_BITS, TICK_NS, TwoNames, WarmUp, Watch,
 };
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
@@ -373,7 +373,9 @@ impl Plan {
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
-            queues_size: (self.port_count * self.shard_count() * queue::size()) as u64 + self.buffers_size,
+            queues_size: (self.port_count * self.shard_count() * queue::size()) as u64
+                + self.buffers_size
+                + if self.finds_two_names() { (self.port_count * TwoNames::PORT_SIZE) as u64 } else { 0 },
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 }
@@ -382,7 +384,8 @@ impl Plan {
             archive_size: config.archive_size,
             event_log_size: config.event_log_size,
             view_size: if config.has_view { view::memory_size(listed_max + half_open_count) } else { 0 },
-            translations_size: config.translations_max.map_or(0, |count| Translations::size(count) as u64),
+            translations_size: config.translations_max.map_or(0, |count| Translations::size(count) as u64)
+                + 2 * names_size(config, listed_max),
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
     }
@@ -509,6 +512,12 @@ impl Plan {
     /// What ends the inspection of every packet at the start, if ports begin with it.
     pub(crate) fn warm_up(&self) -> Option<Arc<WarmUp>> {
         (self.config.warms_up && self.is_live && self.sampled > 0).then(WarmUp::begin)
+    }
+
+    /// Whether connections are looked for that come under two names, because both sides of a translation are captured
+    /// and nobody says which names belong together.
+    pub(crate) fn finds_two_names(&self) -> bool {
+        self.is_live && self.port_count > 1 && self.config.translations_max.is_none()
     }
 
     pub(crate) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {

@@ -10,7 +10,9 @@ use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_captured, walk};
 use crate::queue::{Marker, Message, Passed, Seen, WhenFull, Writer};
-use crate::signal::{JUDGED_COUNT_MAX, KnownOpen, Origin, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
+use crate::signal::{
+    JUDGED_COUNT_MAX, KnownOpen, Origin, PARTITION_COUNT, Signal, Signaller, SynSampler, TimeBase, TimeDoubt,
+};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -186,17 +188,22 @@ struct Writers {
     all: Vec<Writer>,
     /// The shard that owns each partition.
     shards: [usize; PARTITION_COUNT],
+    /// What samples SYNs, where connections may come under two names.
+    syns: Option<SynSampler>,
 }
 
 impl Writers {
     fn new(all: Vec<Writer>) -> Self {
         assert!(!all.is_empty(), "signals need a shard to go to");
-        Writers { shards: std::array::from_fn(|partition| shard_of(partition, all.len())), all }
+        Writers { shards: std::array::from_fn(|partition| shard_of(partition, all.len())), all, syns: None }
     }
 
     /// Sends a signal to the shard that owns its partition.
     #[inline]
     fn send(&mut self, signal: &Signal) {
+        if let Some(syns) = &mut self.syns {
+            syns.take(signal);
+        }
         self.all[self.shards[signal.hash().partition() % PARTITION_COUNT]].push(signal);
     }
 }
@@ -269,6 +276,13 @@ impl<T: Timekeeper> Port<T> {
             self.segment(*header);
         }
         self.cut_if_due();
+    }
+
+    /// The port whose SYNs are sampled, if they are to be.
+    pub(crate) fn sampling_syns(self, syns: Option<SynSampler>) -> Self {
+        let mut port = self;
+        port.writers.syns = syns;
+        port
     }
 
     /// Has the archive cut every [`RECORD_CUT_PACKETS`] packets.
@@ -457,6 +471,7 @@ impl<T: Timekeeper> Port<T> {
     /// Sends all signals that are held back, because there may be no more packets for a while.
     pub(crate) fn flush(&mut self) {
         self.flush_stage();
+        self.writers.syns.iter_mut().for_each(SynSampler::pass_on);
         self.writers.all.iter_mut().for_each(Writer::flush);
     }
 

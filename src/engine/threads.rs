@@ -14,7 +14,7 @@ use crate::handover::HandOver;
 use crate::list::{FlowList, Header, TranslationSource};
 use crate::metrics::{CaptureCounts, Latency, Metrics};
 use crate::queue::{self, Inbox, Writer};
-use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, Watch};
+use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, TwoNames, Watch};
 use crossbeam::channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +30,8 @@ pub(crate) struct Outputs<'a> {
     pub(crate) saved: Box<dyn Fn(Written) + Send + 'a>,
     /// Where the names of translated connections come from.
     pub(crate) translations: Option<Arc<dyn TranslationSource>>,
+    /// Whether the first interval lasts until [`Schedule::begin`] is called.
+    pub(crate) is_held: bool,
     /// Called with all counters at the end of each interval.
     pub(crate) counters: Option<OnCounters>,
     /// What reports events.
@@ -44,6 +46,7 @@ impl<'a> Outputs<'a> {
             listed: Box::new(|_| ()),
             saved: Box::new(|_| ()),
             translations: None,
+            is_held: false,
             counters: None,
             events: None,
         }
@@ -124,7 +127,7 @@ impl<'a> Threads<'a> {
         metrics: &Arc<Metrics>,
         saving: Option<Saving>,
     ) -> Result<(Self, Vec<Port>, Arc<Schedule>)> {
-        let Outputs { lists, mut listed, saved, translations, mut counters, events } = outputs;
+        let Outputs { lists, mut listed, saved, translations, is_held, mut counters, events } = outputs;
         let (pool, returns) = shard_thread::pool(plan);
         let mut writers: Vec<Vec<Writer>> = (0..plan.port_count).map(|_| Vec::new()).collect();
         let (mut clock_writers, mut inboxes) = (Vec::new(), Vec::new());
@@ -139,6 +142,7 @@ impl<'a> Threads<'a> {
         let schedule = Arc::new(Schedule::new(clocks));
         let saver = saving.as_ref().map(Saving::saver);
         let clock = WallClock::new(Arc::clone(&schedule), plan.every_ns.unwrap_or(i64::MAX), saver, clock_writers);
+        let clock = if is_held { clock.holding() } else { clock };
         let totals = Totals::new(plan.port_count);
         let signallers = signallers(plan, watch.as_ref());
         let warm_up = plan.warm_up();
@@ -146,9 +150,13 @@ impl<'a> Threads<'a> {
             Some(warm_up) => signallers().warming_up(Arc::clone(warm_up)),
             None => signallers(),
         };
+        let two_names = plan.finds_two_names().then(|| TwoNames::of_interfaces(&metrics.interface_indices()));
+        let (samplers, two_names) = two_names.unzip();
+        let mut samplers = samplers.unwrap_or_default().into_iter();
         let port = |(index, writers)| {
             let time = WallTime::new(Arc::clone(&schedule));
-            Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals)
+            let port = Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals);
+            port.sampling_syns(samplers.next())
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
         let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
@@ -164,6 +172,9 @@ impl<'a> Threads<'a> {
         let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, Box::new(on_list));
         if let Some(translations) = translations {
             list_thread.set_translations(translations);
+        }
+        if let Some(two_names) = two_names {
+            list_thread.set_two_names(two_names);
         }
         if plan.config().warms_up {
             list_thread.set_since(clocks.origin_wall_ns(), warm_up);

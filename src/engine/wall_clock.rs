@@ -116,6 +116,8 @@ pub(crate) struct Schedule {
     clock_steps: AtomicU64,
     /// When the run was stopped; [`NEVER`] until then.
     stopped_at_ns: AtomicI64,
+    /// Whether the first interval lasts until [`Self::begin`] is called, and a whole rest of its length from then on.
+    is_held: AtomicBool,
     /// Whether the last interval is to end.
     is_finished: AtomicBool,
 }
@@ -133,6 +135,7 @@ impl Schedule {
             listed: AtomicU64::new(0),
             clock_steps: AtomicU64::new(0),
             stopped_at_ns: AtomicI64::new(NEVER),
+            is_held: AtomicBool::new(false),
             is_finished: AtomicBool::new(false),
         }
     }
@@ -169,6 +172,11 @@ impl Schedule {
                 return Some(KnownEnd { number, elapsed_ns });
             }
         }
+    }
+
+    /// Has the first interval end at the next multiple of its length, if it was held open.
+    pub(crate) fn begin(&self) {
+        self.is_held.store(false, Ordering::Relaxed);
     }
 
     fn publish(&self, end: KnownEnd) {
@@ -236,6 +244,8 @@ pub(crate) struct WallClock {
     shards: Vec<ClockWriter>,
     /// When the next cut is due.
     next_cut_ns: i64,
+    /// Whether the first interval is held open, and its end not known.
+    is_holding: bool,
 }
 
 impl WallClock {
@@ -273,8 +283,18 @@ impl WallClock {
             saver,
             shards,
             next_cut_ns: now.elapsed_ns.saturating_add(CUT_INTERVAL_NS),
+            is_holding: false,
             schedule,
         }
+    }
+
+    /// The clock whose first interval is held open until [`Schedule::begin`]: what is to be on the first list takes as
+    /// long as it takes. To be called before there is a port.
+    pub(crate) fn holding(self) -> Self {
+        self.schedule.is_held.store(true, Ordering::Relaxed);
+        self.schedule.known.store(0, Ordering::Release);
+        let next = Now { elapsed_ns: NEVER, wall_ns: NEVER };
+        WallClock { next, is_holding: true, ..self }
     }
 
     /// Ends intervals until the last has ended.
@@ -295,6 +315,11 @@ impl WallClock {
     /// Publishes the time, and sends what is due.
     fn turn(&mut self, now: Now) {
         self.publish(now);
+        if self.is_holding && !self.schedule.is_held.load(Ordering::Relaxed) {
+            self.is_holding = false;
+            self.next = plan(now, self.every_ns, 1);
+            self.schedule.publish(KnownEnd { number: self.number, elapsed_ns: self.next.elapsed_ns });
+        }
         while let Some(end) = self.due(now) {
             self.send(end);
         }

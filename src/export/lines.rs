@@ -6,7 +6,7 @@ use crate::export::eve;
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
-use crate::list::{Change, EarlierList, Header, List, ListEnds, Row};
+use crate::list::{Change, EarlierList, Header, List, ListEnds, Row, Translations};
 use crate::select::{Group, Selection};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -214,6 +214,9 @@ pub(super) struct ListFields<'a> {
     /// Written only if there are more translations than there is room for.
     #[serde(skip_serializing_if = "is_zero")]
     untranslated: u64,
+    /// Written only where both sides of a translation are captured, and nobody knows its names.
+    #[serde(skip_serializing_if = "is_zero")]
+    doubled: u64,
     /// Written only of a live capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Text>,
@@ -260,6 +263,7 @@ impl<'a> ListFields<'a> {
             time_uncertain: header.figures.time_uncertain,
             translated: header.translated,
             untranslated: header.untranslated,
+            doubled: header.doubled,
             since: header.since.map(|since| TimeFormatter::default().rfc3339(since.since_ns)),
             warming_up: header.is_warming_up(),
             sampled_early: header.since.is_some_and(|since| since.is_sampled_early),
@@ -320,6 +324,8 @@ pub(super) struct Base<'a> {
     pub(super) earlier: &'a EarlierList,
     /// What ended since.
     pub(super) ends: &'a ListEnds,
+    /// The names of translated connections by which the later list was made, if any were known.
+    pub(super) names: Option<&'a Translations>,
     /// The identity of the list before.
     pub(super) id: ListId,
     /// The last list that was written in full.
@@ -327,9 +333,14 @@ pub(super) struct Base<'a> {
 }
 
 impl Base<'_> {
+    /// The changes up to a later list.
+    fn changes<'l>(&'l self, later: &'l EarlierList) -> impl Iterator<Item = Change> + 'l {
+        self.earlier.changes_to(later, self.ends, self.names)
+    }
+
     /// How many connections opened and closed up to a later list.
     fn count(&self, later: &EarlierList) -> (u64, u64) {
-        self.earlier.changes_to(later, self.ends).fold((0, 0), |(opened, closed), change| match change {
+        self.changes(later).fold((0, 0), |(opened, closed), change| match change {
             Change::Opened(_) => (opened + 1, closed),
             Change::Closed(..) => (opened, closed + 1),
         })
@@ -337,8 +348,7 @@ impl Base<'_> {
 
     /// The connections whose end up to a later list is known.
     fn closings<'l>(&'l self, later: &'l EarlierList) -> impl Iterator<Item = Change> + 'l {
-        let changes = self.earlier.changes_to(later, self.ends);
-        changes.filter(|change| matches!(change, Change::Closed(_, Some(_))))
+        self.changes(later).filter(|change| matches!(change, Change::Closed(_, Some(_))))
     }
 }
 
@@ -478,7 +488,7 @@ impl Lines {
         let columns = Columns::of(header, start.as_str(), self.vlan_key).with_changes();
         let timestamp = end.as_str();
         self.header(&ChangesLine { timestamp, event_type: "flow_changes", flow_changes: fields, columns })?;
-        self.changed(out, base.earlier.changes_to(list, base.ends), &end)
+        self.changed(out, base.changes(list), &end)
     }
 
     /// Writes a line for each change.

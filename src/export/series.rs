@@ -221,7 +221,7 @@ impl Series {
             (Writer::Ndjson(lines), Some(Changes { earlier, later, ends, unlisted, ids, .. })) => {
                 later.replace(list);
                 ends.gather(unlisted, list.ends());
-                let base = ids.map(|(id, full)| Base { earlier, ends, id, full });
+                let base = ids.map(|(id, full)| Base { earlier, ends, names: list.names(), id, full });
                 match &base {
                     Some(base) if kind == Kind::Changes => lines.changes(out, &list.header, later, base),
                     base => lines.full(out, list, later, base.as_ref()),

@@ -46,6 +46,8 @@ pub struct FollowerConfig {
     pub vlan_key: bool,
     /// The translated connections whose names are known, at most.
     pub translations_max: usize,
+    /// Whether the names of what has ended are kept until the next list was made, because that says what ended.
+    pub keeps_ended: bool,
 }
 
 /// The changes on their way into the table of names.
@@ -139,7 +141,8 @@ impl Follower {
         let cannot = |error| Error::new("cannot ask the kernel for routes").because(error);
         let routes = Routes::through(&config.interfaces, config.vlan_key).map_err(cannot)?;
         let (reader, wakes) = (Table::open()?, duplicate(&changes)?);
-        let mut table = Translations::new(config.translations_max);
+        let table = Translations::new(config.translations_max);
+        let mut table = if config.keeps_ended { table.keeping_ended() } else { table };
         table.set_stale();
         let inbox = Inbox { changes, pending: Vec::new(), has_lost: false, is_reading: true };
         let following = Arc::new(Following {

@@ -5,11 +5,12 @@
 
 use crate::error::Result;
 use crate::flow::saved_key as key;
-use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::flow::{ByFamily, KeyV4, KeyV6};
 use crate::handover::Ending;
 use crate::list::ends::{EndedRow, ListEnds, UnlistedEnds};
 use crate::list::row::{ListTimes, Listed, Row, RowState};
 use crate::list::rows::List;
+use crate::list::translations::{OtherKey, Translated, Translations};
 use crate::signal::{TICK_NS, TimeBases};
 use crate::state::{Decoder, Encoder};
 use std::iter::Peekable;
@@ -17,10 +18,94 @@ use std::iter::Peekable;
 /// The established connections of a list, kept to compare a later list with.
 #[derive(Default)]
 pub struct EarlierList {
-    rows: ByFamily<Vec<Listed<KeyV4>>, Vec<Listed<KeyV6>>>,
+    rows: ByFamily<Rows<KeyV4>, Rows<KeyV6>>,
     bases: TimeBases,
     within_tick_ns: i64,
     end_tick: u64,
+}
+
+/// The connections of one family.
+struct Rows<K> {
+    listed: Vec<Listed<K>>,
+    /// The other names of those that are translated, in the same order.
+    names: Vec<NameOf<K>>,
+}
+
+/// The other name of the connection at an index.
+#[derive(Clone, Copy)]
+struct NameOf<K> {
+    index: u32,
+    other: OtherKey<K>,
+}
+
+/// A connection of a list, and its other name if it is translated.
+type NamedRow<'a, K> = (&'a Listed<K>, Option<OtherKey<K>>);
+
+impl<K> Default for Rows<K> {
+    fn default() -> Self {
+        Rows { listed: Vec::new(), names: Vec::new() }
+    }
+}
+
+impl<K: Translated> Rows<K> {
+    /// Replaces what is kept by these rows, of which there are `count` at most, without those that are on the list
+    /// under another name.
+    fn replace(&mut self, count: usize, rows: impl Iterator<Item = Listed<K>>, names: Option<&Translations>) {
+        self.listed.clear();
+        self.listed.shrink_to(count);
+        self.listed.reserve_exact(count);
+        self.names.clear();
+        for row in rows {
+            if let Some(names) = names {
+                if names.is_second_name(&row.key) {
+                    continue;
+                }
+                let index = self.listed.len() as u32;
+                self.names.extend(names.other_key(&row.key).map(|other| NameOf { index, other }));
+            }
+            self.listed.push(row);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = NamedRow<'_, K>> {
+        let mut names = self.names.iter().peekable();
+        self.listed.iter().enumerate().map(move |(index, row)| {
+            let name = names.next_if(|name| name.index as usize == index);
+            (row, name.map(|name| name.other))
+        })
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        encoder.length(self.listed.len());
+        for (row, other) in self.iter() {
+            encoder.words(row.key.words());
+            encoder.u64(row.start_tick());
+            let flags = [
+                row.is_midstream(),
+                row.is_unsettled(),
+                row.is_bound(),
+                other.is_some(),
+                other.is_some_and(|other| other.is_original),
+            ];
+            encoder.u8(flags.iter().rev().fold(0, |bits, is_set| bits << 1 | u8::from(*is_set)));
+            other.iter().for_each(|other| encoder.words(other.key.words()));
+        }
+    }
+
+    fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let count = decoder.length((K::WORD_COUNT + 1) * size_of::<u64>(), u32::MAX as usize)?;
+        let mut rows = Rows { listed: Vec::with_capacity(count), names: Vec::new() };
+        for index in 0..count as u32 {
+            let (connection, start_tick, flags) = (key(decoder)?, decoder.count()?, decoder.u8()?);
+            let [midstream, unsettled, bound, has_name, is_original] = [1, 2, 4, 8, 16].map(|bit| flags & bit != 0);
+            let row = Listed::new(connection, RowState::Established, start_tick);
+            rows.listed.push(row.midstream(midstream).unsettled(unsettled).bound(bound));
+            if has_name {
+                rows.names.push(NameOf { index, other: OtherKey { key: key(decoder)?, is_original } });
+            }
+        }
+        Ok(rows)
+    }
 }
 
 /// A difference between two lists. Applied in their order, differences turn the one into the other.
@@ -47,26 +132,36 @@ impl EarlierList {
     /// What one IPv6 connection takes, in bytes; an IPv4 connection takes half.
     pub const ENTRY_SIZE: usize = size_of::<Listed<KeyV6>>();
 
+    /// What the other name of a translated IPv4 connection takes, in bytes; that of an IPv6 connection takes twice as
+    /// much.
+    pub const NAME_SIZE: usize = size_of::<NameOf<KeyV4>>();
+
     /// Replaces the list that was kept with this one, in no more memory than its connections take. What a much longer
     /// list took is given back.
     ///
     /// Complexity: linear in the list.
     pub fn replace(&mut self, list: &List) {
-        let count = list.established_count();
-        keep(&mut self.rows.v4, count.v4, list.established_v4());
-        keep(&mut self.rows.v6, count.v6, list.established_v6());
+        let (count, names) = (list.established_count(), list.names());
+        self.rows.v4.replace(count.v4, list.established_v4(), names);
+        self.rows.v6.replace(count.v6, list.established_v6(), names);
         self.bases.clone_from(list.times.bases);
         (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
     }
 
     /// The changes that turn this list into a later one, in the order of lists, and those of equal keys in the order of
-    /// time. What opened and closed in between is among them. `ends` are of what ended since this list.
+    /// time. What opened and closed in between is among them. `ends` are of what ended since this list, and `names`
+    /// those by which the later list was made, if any were known.
     ///
     /// Complexity: linear in both lists and the ends.
-    pub fn changes_to<'a>(&'a self, later: &'a EarlierList, ends: &'a ListEnds) -> impl Iterator<Item = Change> {
+    pub fn changes_to<'a>(
+        &'a self,
+        later: &'a EarlierList,
+        ends: &'a ListEnds,
+        names: Option<&'a Translations>,
+    ) -> impl Iterator<Item = Change> {
         let (before, now) = (self.times(), later.times());
-        let v4 = Merge::new((&before, &self.rows.v4), (&now, &later.rows.v4), ends.v4());
-        let v6 = Merge::new((&before, &self.rows.v6), (&now, &later.rows.v6), ends.v6());
+        let v4 = Merge::new((&before, self.rows.v4.iter()), (&now, later.rows.v4.iter()), ends.v4(), names);
+        let v6 = Merge::new((&before, self.rows.v6.iter()), (&now, later.rows.v6.iter()), ends.v6(), names);
         v4.chain(v6)
     }
 
@@ -74,7 +169,7 @@ impl EarlierList {
     ///
     /// Complexity: linear in the list, if there are ends.
     pub fn keep_unlisted(&self, ends: &ListEnds, kept: &mut UnlistedEnds) {
-        kept.keep(ends, self.rows.v4.iter(), self.rows.v6.iter());
+        kept.keep(ends, self.rows.v4.listed.iter(), self.rows.v6.listed.iter());
     }
 
     /// How much later another list ends, in microseconds, by the clock that never steps back: every age has grown by
@@ -89,8 +184,8 @@ impl EarlierList {
 
     /// Encodes the list for a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
-        save_rows(encoder, &self.rows.v4);
-        save_rows(encoder, &self.rows.v6);
+        self.rows.v4.save(encoder);
+        self.rows.v6.save(encoder);
         self.bases.save(encoder);
         encoder.i64(self.within_tick_ns);
         encoder.u64(self.end_tick);
@@ -102,7 +197,7 @@ impl EarlierList {
     ///
     /// The bytes are not those of a list.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
-        let rows = ByFamily { v4: saved_rows(decoder)?, v6: saved_rows(decoder)? };
+        let rows = ByFamily { v4: Rows::saved(decoder)?, v6: Rows::saved(decoder)? };
         let bases = TimeBases::saved(decoder)?;
         let (within_tick_ns, end_tick) = (decoder.i64()?, decoder.count()?);
         decoder.expect((0..=TICK_NS).contains(&within_tick_ns), "a time beyond its tick")?;
@@ -115,17 +210,10 @@ impl EarlierList {
     }
 }
 
-fn keep<K>(kept: &mut Vec<Listed<K>>, count: usize, rows: impl Iterator<Item = Listed<K>>) {
-    kept.clear();
-    kept.shrink_to(count);
-    kept.reserve_exact(count);
-    kept.extend(rows);
-}
-
 /// Two lists side by side, and the ends in between, all in the order of keys.
-struct Merge<'a, K> {
-    before: Peekable<std::slice::Iter<'a, Listed<K>>>,
-    now: Peekable<std::slice::Iter<'a, Listed<K>>>,
+struct Merge<'a, K, B: Iterator, N: Iterator> {
+    before: Peekable<B>,
+    now: Peekable<N>,
     ends: Peekable<std::slice::Iter<'a, EndedRow<K>>>,
     times_before: ListTimes<'a>,
     times_now: ListTimes<'a>,
@@ -133,26 +221,33 @@ struct Merge<'a, K> {
     are_bases_equal: bool,
     /// The key whose changes come next, and the row that it has in the later list if that is new.
     key: Option<K>,
-    opened: Option<&'a Listed<K>>,
+    opened: Option<NamedRow<'a, K>>,
+    names: Option<&'a Translations>,
     /// The closing of what has opened and closed in between, which comes next.
     closing: Option<Change>,
 }
 
-impl<'a, K: FlowKey> Merge<'a, K> {
+impl<'a, K: Translated, B, N> Merge<'a, K, B, N>
+where
+    B: Iterator<Item = NamedRow<'a, K>>,
+    N: Iterator<Item = NamedRow<'a, K>>,
+{
     fn new(
-        (times_before, before): (&ListTimes<'a>, &'a [Listed<K>]),
-        (times_now, now): (&ListTimes<'a>, &'a [Listed<K>]),
+        (times_before, before): (&ListTimes<'a>, B),
+        (times_now, now): (&ListTimes<'a>, N),
         ends: &'a [EndedRow<K>],
+        names: Option<&'a Translations>,
     ) -> Self {
         Merge {
-            before: before.iter().peekable(),
-            now: now.iter().peekable(),
+            before: before.peekable(),
+            now: now.peekable(),
             ends: ends.iter().peekable(),
             times_before: *times_before,
             times_now: *times_now,
             are_bases_equal: *times_before.bases == *times_now.bases,
             key: None,
             opened: None,
+            names,
             closing: None,
         }
     }
@@ -161,14 +256,17 @@ impl<'a, K: FlowKey> Merge<'a, K> {
     /// without another key.
     fn next_key(&mut self) -> Option<Option<Change>> {
         let keys = [
-            self.before.peek().map(|row| row.key),
-            self.now.peek().map(|row| row.key),
+            self.before.peek().map(|(row, _)| row.key),
+            self.now.peek().map(|(row, _)| row.key),
             self.ends.peek().map(|ended| ended.key),
         ];
         let key = keys.into_iter().flatten().min()?;
-        let before = self.before.next_if(|row| row.key == key);
-        let now = self.now.next_if(|row| row.key == key);
-        if before.zip(now).is_some_and(|(before, now)| self.is_same(before, now)) {
+        let before = self.before.next_if(|(row, _)| row.key == key);
+        let now = self.now.next_if(|(row, _)| row.key == key);
+        if before
+            .zip(now)
+            .is_some_and(|((before, name), (now, name_now))| name == name_now && self.is_same(before, now))
+        {
             // It is listed as before. If an end says otherwise, the list does not know it yet.
             while self.ends.next_if(|ended| ended.key == key).is_some() {}
             return Some(None);
@@ -184,9 +282,9 @@ impl<'a, K: FlowKey> Merge<'a, K> {
     }
 
     /// The closing of a connection that was listed before, with its end where the first of its key's ends is that.
-    fn closed(&mut self, before: &Listed<K>) -> Change {
-        let row = self.times_before.row(before);
-        let is_listed = self.opened.is_some_and(|now| now.start_tick() == before.start_tick());
+    fn closed(&mut self, (before, other): NamedRow<K>) -> Change {
+        let row = Row { nat: other.map(|other| other.nat()), ..self.times_before.row(before) };
+        let is_listed = self.opened.is_some_and(|(now, _)| now.start_tick() == before.start_tick());
         let ended =
             self.ends.next_if(|ended| !is_listed && ended.key == before.key && ended.started_at(before.start_tick()));
         let Some(ended) = ended else { return Change::Closed(row, None) };
@@ -194,15 +292,18 @@ impl<'a, K: FlowKey> Merge<'a, K> {
         Change::Closed(Row { age_ns, ..row }, Some(self.end(ended)))
     }
 
-    /// What opened and closed in between, unless the later list still shows it.
+    /// What opened and closed in between, unless the later list still shows it, or it is there under another name.
     fn passed(&mut self, ended: &EndedRow<K>) -> Option<Change> {
-        if self.opened.is_some_and(|now| ended.started_at(now.start_tick())) {
+        if self.opened.is_some_and(|(now, _)| ended.started_at(now.start_tick()))
+            || self.names.is_some_and(|names| names.is_second_end(&ended.key))
+        {
             return None;
         }
+        let nat = self.names.and_then(|names| names.nat_of(&ended.key));
         let start_tick = ended.start_tick();
         let listed = Listed::new(ended.key, RowState::Established, start_tick).midstream(ended.is_midstream());
         let age_ns = self.times_now.span_ns(start_tick, ended.tick);
-        let row = Row { age_ns, ..self.times_now.row(&listed) };
+        let row = Row { age_ns, nat, ..self.times_now.row(&listed) };
         self.closing = Some(Change::Closed(row, Some(self.end(ended))));
         Some(Change::Opened(row))
     }
@@ -212,7 +313,11 @@ impl<'a, K: FlowKey> Merge<'a, K> {
     }
 }
 
-impl<K: FlowKey> Iterator for Merge<'_, K> {
+impl<'a, K: Translated, B, N> Iterator for Merge<'a, K, B, N>
+where
+    B: Iterator<Item = NamedRow<'a, K>>,
+    N: Iterator<Item = NamedRow<'a, K>>,
+{
     type Item = Change;
 
     fn next(&mut self) -> Option<Change> {
@@ -232,32 +337,12 @@ impl<K: FlowKey> Iterator for Merge<'_, K> {
                 }
             }
             self.key = None;
-            if let Some(opened) = self.opened.take() {
-                return Some(Change::Opened(self.times_now.row(opened)));
+            if let Some((opened, other)) = self.opened.take() {
+                let nat = other.map(|other| other.nat());
+                return Some(Change::Opened(Row { nat, ..self.times_now.row(opened) }));
             }
         }
     }
-}
-
-fn save_rows<K: FlowKey>(encoder: &mut Encoder, rows: &[Listed<K>]) {
-    encoder.length(rows.len());
-    for row in rows {
-        encoder.words(row.key.words());
-        encoder.u64(row.start_tick());
-        encoder.u8(u8::from(row.is_midstream()) | u8::from(row.is_unsettled()) << 1 | u8::from(row.is_bound()) << 2);
-    }
-}
-
-fn saved_rows<K: FlowKey>(decoder: &mut Decoder) -> Result<Vec<Listed<K>>> {
-    let count = decoder.length((K::WORD_COUNT + 1) * size_of::<u64>(), usize::MAX)?;
-    let mut rows = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (key, start_tick, flags) = (key(decoder)?, decoder.count()?, decoder.u8()?);
-        let (midstream, unsettled, bound) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
-        let row = Listed::new(key, RowState::Established, start_tick);
-        rows.push(row.midstream(midstream).unsettled(unsettled).bound(bound));
-    }
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -276,7 +361,8 @@ mod tests {
         let row = |&(number, start): &(u32, u64)| Listed::new(key(number), RowState::Established, start);
         let mut bases = TimeBases::new();
         bases.learn(TimeBase { first_tick: 0, offset_ns: 0 });
-        let rows = ByFamily { v4: connections.iter().map(row).collect(), v6: Vec::new() };
+        let listed = connections.iter().map(row).collect();
+        let rows = ByFamily { v4: Rows { listed, names: Vec::new() }, v6: Rows::default() };
         EarlierList { rows, bases, within_tick_ns: 0, end_tick }
     }
 
@@ -295,7 +381,7 @@ mod tests {
             std::net::IpAddr::V4(address) => address.to_bits(),
             std::net::IpAddr::V6(_) => 0,
         };
-        let changes = before.changes_to(now, ends).map(|change| match change {
+        let changes = before.changes_to(now, ends, None).map(|change| match change {
             Change::Opened(row) => (number(&row), row.start_ns / TICK_NS, None),
             Change::Closed(row, end) => {
                 assert!(end.is_none_or(|end| end.end_ns - row.start_ns == row.age_ns), "the age is that at the end");

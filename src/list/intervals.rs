@@ -163,7 +163,7 @@ impl Intervals {
             self.partitions.iter().map(|end| end.counts.found_answered - end.listed_counts.found_answered).sum();
         self.lost.add(self.seen.handshakes_lost, found, marker.end_tick);
         figures.handshakes_lost = self.lost.count;
-        let since = self.known_since.as_mut().map(|known_since| known_since.end_interval(older));
+        let since = self.known_since.as_mut().map(|known_since| known_since.end_interval(older, marker.end_tick));
         // While older connections are found about as many more may be: one at least.
         let not_found = if since.is_some_and(|since| since.is_warming_up) { older.max(1) } else { 0 };
         figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed) + not_found;

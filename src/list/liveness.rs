@@ -36,6 +36,12 @@ pub struct EvictionTimes {
 }
 
 impl EvictionTimes {
+    /// How long a connection can be silent and be listed; `None` for ever.
+    #[must_use]
+    pub fn silent_ticks_max(self) -> Option<u64> {
+        self.idle_ticks.into_iter().chain(self.age_max_ticks).min()
+    }
+
     /// Whether nothing is ever evicted, so that no questions are asked for it.
     #[must_use]
     pub fn are_none(self) -> bool {

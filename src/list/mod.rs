@@ -39,7 +39,7 @@ pub use translations::{Nat, TranslationSource, Translations};
 
 use crate::error::Result;
 use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inquiry, LatestSums};
-use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
+use crate::signal::{PARTITION_COUNT, TwoNames, WarmUp, Watch};
 use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
 use crate::track::DELTA_SPAN_MAX_TICKS;
@@ -122,6 +122,10 @@ pub struct FlowList {
     kept: Kept,
     /// Where the names of translated connections come from, if somebody knows them.
     translations: Option<Arc<dyn TranslationSource>>,
+    /// How long a connection can be silent and be listed, in ticks.
+    silent_ticks_max: Option<u64>,
+    /// What finds that there are such, where nobody knows them.
+    two_names: Option<TwoNames>,
 }
 
 impl FlowList {
@@ -150,6 +154,8 @@ impl FlowList {
             latest_sums: LatestSums::new(&config.secret),
             kept,
             translations: None,
+            silent_ticks_max: config.eviction.silent_ticks_max(),
+            two_names: None,
         }
     }
 
@@ -158,10 +164,15 @@ impl FlowList {
         self.translations = Some(translations);
     }
 
+    /// Has headers say how many connections this finds under two names.
+    pub(crate) fn set_two_names(&mut self, two_names: TwoNames) {
+        self.two_names = Some(two_names);
+    }
+
     /// Has headers say that this is the list of a live capture, which began at this time, in ns since 1970, and is
     /// looking for older connections until the warm-up ends.
     pub(crate) fn set_since(&mut self, since_ns: i64, warm_up: Option<Arc<WarmUp>>) {
-        self.intervals.set_since(KnownSince::new(since_ns, warm_up));
+        self.intervals.set_since(KnownSince::new(since_ns, warm_up, self.silent_ticks_max));
     }
 
     /// The snapshot as of the last list, if snapshots are kept. It is valid until the next hand-over.
@@ -245,13 +256,14 @@ impl FlowList {
 
     /// Makes the list and the snapshot of an interval.
     fn listed(&mut self, ended: &EndedInterval, write: impl FnOnce(&List)) -> Header {
-        let Self { intervals, kept, translations, .. } = self;
+        let Self { intervals, kept, translations, two_names, .. } = self;
         let (list, mut snapshots) = kept.parts();
         let EndedInterval { marker, figures, since, unarchived } = *ended;
         let mut header = Header { figures, since, unarchived, is_last: marker.is_last, ..Header::default() };
         header.missing = figures.missing_elsewhere + list.as_ref().map_or(0, |list| list.missing());
         header.extraneous = list.as_ref().map_or(0, |list| list.extraneous());
         header.complete = header.missing == 0;
+        header.doubled = two_names.as_mut().map_or(0, |two_names| two_names.end_interval(figures.dropped > 0));
         let open_count = snapshots.as_mut().map(|snapshots| {
             snapshots.end_interval(ended, intervals);
             snapshots.open_count()

@@ -1,6 +1,6 @@
 //! The list as exporters see it: a header and rows in one fixed order, so that equal lists are equal bytes.
 
-use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::flow::{AnyKey, ByFamily, FlowKey, KeyV4, KeyV6};
 use crate::handover::{Ends, HalfOpenList};
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
@@ -33,6 +33,9 @@ pub struct Header {
     pub translated: Option<u64>,
     /// Translated connections for which there was no room among those whose names are known: each may be listed twice.
     pub untranslated: u64,
+    /// Connections of the interval, at least, that came under two names at two interfaces, because their addresses are
+    /// translated: each is listed twice. See [`TwoNames`](crate::signal::TwoNames).
+    pub doubled: u64,
     /// From when on a live list knows what is open; `None` of a replay, which takes a capture for all there is.
     pub since: Option<Since>,
     /// How many sections were damaged of the snapshot that the list was made of, if it was: see
@@ -124,7 +127,7 @@ impl<'a> List<'a> {
 
     /// The list in which a translated connection has one row, by these names, and the header that says so.
     ///
-    /// Complexity: two look-ups for each listed connection, where there are translations.
+    /// Complexity: two look-ups for each listed connection and one for each that ended, where there are translations.
     pub(super) fn with_names(self, names: &'a mut Translations) -> Self {
         let mut list = self;
         names.begin_list();
@@ -135,6 +138,12 @@ impl<'a> List<'a> {
             }
             list.half_open::<KeyV4>().for_each(|listed| names.mark(&listed.key));
             list.half_open::<KeyV6>().for_each(|listed| names.mark(&listed.key));
+            for ended in list.ends.iter().flat_map(Ends::all) {
+                match &ended.key {
+                    AnyKey::V4(key) => names.mark_ended(key),
+                    AnyKey::V6(key) => names.mark_ended(key),
+                }
+            }
         }
         let names = &*names;
         list.names = Some(names);
@@ -158,6 +167,11 @@ impl<'a> List<'a> {
         list
     }
 
+    /// The names of translated connections, if somebody knows them, with those of this list marked.
+    pub(crate) fn names(&self) -> Option<&'a Translations> {
+        self.names
+    }
+
     /// The established connections, in no order.
     pub fn established(&self) -> impl Iterator<Item = Row> {
         let v4 = self.partitions.iter().flat_map(|partition| partition.v4.listed().iter());
@@ -166,7 +180,7 @@ impl<'a> List<'a> {
         v4.chain(v6.map(|(key, start)| self.times.row(&Listed::established(key, start))))
     }
 
-    /// The number of rows of each family.
+    /// The number of rows of each family, or more: a translated connection counts once for each name.
     pub(super) fn row_counts(&self) -> ByFamily<usize> {
         let mut counts = self.established_count();
         for list in self.half_open.iter().flatten() {
@@ -178,6 +192,17 @@ impl<'a> List<'a> {
 
     /// Passes every row on, in no order.
     pub(super) fn each_row(&self, mut v4: impl FnMut(Listed<KeyV4>), mut v6: impl FnMut(Listed<KeyV6>)) {
+        let names = self.names.filter(|names| !names.is_empty());
+        let mut v4 = |listed: Listed<KeyV4>| {
+            if names.is_none_or(|names| !names.is_second_name(&listed.key)) {
+                v4(listed);
+            }
+        };
+        let mut v6 = |listed: Listed<KeyV6>| {
+            if names.is_none_or(|names| !names.is_second_name(&listed.key)) {
+                v6(listed);
+            }
+        };
         for partition in self.partitions {
             partition.v4.listed().iter().for_each(|(key, start)| v4(Listed::established(key, start)));
             partition.v6.listed().iter().for_each(|(key, start)| v6(Listed::established(key, start)));

@@ -19,6 +19,20 @@ pub struct Nat {
     pub is_original: bool,
 }
 
+/// The other name of a connection, as a key: with the end first that its own name has first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherKey<K> {
+    pub(super) key: K,
+    pub(super) is_original: bool,
+}
+
+impl<K: FlowKey> OtherKey<K> {
+    /// The name as rows have it.
+    pub(super) fn nat(&self) -> Nat {
+        Nat { client: self.key.first(), server: self.key.second(), is_original: self.is_original }
+    }
+}
+
 impl Nat {
     /// Which name it is, as lists say.
     #[must_use]
@@ -29,6 +43,9 @@ impl Nat {
 
 /// A connection of IPv6 takes as much of the table as so many of IPv4.
 const V6_WEIGHT: usize = 3;
+
+/// The highest number of a list, before they begin again from 1.
+const LIST_MAX: u32 = u32::MAX - 1;
 
 const _: () = assert!(size_of::<(KeyV6, OtherName<KeyV6>)>() <= V6_WEIGHT * size_of::<(KeyV4, OtherName<KeyV4>)>());
 
@@ -47,8 +64,12 @@ pub struct Translations {
     /// Whether changes were missed, so that translations are missing or wrong until [`Self::clear`] and all is put in
     /// again.
     is_stale: bool,
-    /// The list whose names were marked last.
+    /// The number of the list whose names were marked last, from 1.
     list: u32,
+    /// Whether the names of what has ended stay for the next list, which may say that it ended.
+    keeps_ended: bool,
+    /// Whether there may be such names.
+    has_ended: bool,
 }
 
 /// The names of one family, each twice: under the name before and behind the translation.
@@ -66,6 +87,10 @@ struct OtherName<K> {
     is_original: bool,
     /// The list that has this name.
     list: u32,
+    /// The list that has it among what ended before it.
+    ended_list: u32,
+    /// The list after which the connection was removed; 0 if it was not.
+    removed_after: u32,
     /// Whether nobody says when the connection ends, and whether it was found since the last sweep began.
     is_silent: bool,
     is_found: bool,
@@ -113,17 +138,57 @@ impl<K: FlowKey> Names<K> {
 
     fn put(&mut self, name: K, key: K, is_original: bool) {
         let (canonical, client) = name.untagged().canonical();
-        self.others
-            .insert(canonical, OtherName { key, client, is_original, list: 0, is_silent: false, is_found: false });
+        let other = OtherName {
+            key,
+            client,
+            is_original,
+            list: 0,
+            ended_list: 0,
+            removed_after: 0,
+            is_silent: false,
+            is_found: false,
+        };
+        self.others.insert(canonical, other);
     }
 
-    fn remove(&mut self, name: &K, key: &K) -> bool {
+    /// Removes a name of the connection with this other one, or has it removed behind the list after `kept_after`.
+    fn remove(&mut self, name: &K, key: &K, kept_after: Option<u32>) -> bool {
         let (canonical, _) = name.untagged().canonical();
-        let is_there = self.others.get(&canonical).is_some_and(|other| other.key == *key);
-        if is_there {
-            self.others.remove(&canonical);
+        let Some(other) = self.others.get_mut(&canonical).filter(|other| other.key == *key) else { return false };
+        let is_there = other.removed_after == 0;
+        match kept_after {
+            Some(list) if is_there => other.removed_after = list,
+            Some(_) => {}
+            None => drop(self.others.remove(&canonical)),
         }
         is_there
+    }
+
+    /// Takes back that a name was removed.
+    fn restore(&mut self, name: &K) {
+        let (canonical, _) = name.untagged().canonical();
+        self.others.get_mut(&canonical).into_iter().for_each(|other| other.removed_after = 0);
+    }
+
+    /// Removes what a sweep did not find, at once or behind the list after `kept_after`. Returns whether there are
+    /// others of which nobody says when they end.
+    fn end_sweep(&mut self, kept_after: Option<u32>) -> bool {
+        let is_lost = |other: &OtherName<K>| other.is_silent && !other.is_found;
+        match kept_after {
+            Some(list) => {
+                for other in self.others.values_mut().filter(|other| is_lost(other)) {
+                    (other.is_silent, other.removed_after) = (false, list);
+                }
+            }
+            None => self.others.retain(|_, other| !is_lost(other)),
+        }
+        self.others.values().any(|other| other.is_silent)
+    }
+
+    /// Removes for good what was removed before the list `list` was made, and returns whether others are left.
+    fn forget(&mut self, list: u32) -> bool {
+        self.others.retain(|_, other| [0, list].contains(&other.removed_after));
+        self.others.values().any(|other| other.removed_after != 0)
     }
 }
 
@@ -144,8 +209,17 @@ impl Translations {
             count_max,
             beyond: 0,
             is_stale: false,
-            list: 0,
+            list: 1,
+            keeps_ended: false,
+            has_ended: false,
         }
+    }
+
+    /// Keeps the names of what has ended, as long as there is room, until the next list was made: it may have ended
+    /// for the kernel before the list says so.
+    #[must_use]
+    pub fn keeping_ended(self) -> Self {
+        Translations { keeps_ended: true, ..self }
     }
 
     /// Forgets all names, to put them in anew.
@@ -202,17 +276,42 @@ impl Translations {
     fn put_names<K: Translated>(&mut self, original: &K, translated: &K) {
         let is_known = K::names(self).other(original).is_some_and(|(other, _)| other.key == *translated);
         if is_known {
+            if self.has_ended {
+                K::names_mut(self).restore(original);
+                K::names_mut(self).restore(translated);
+            }
             return;
         }
-        let (v4, v6) = (self.tables.v4.others.len() / 2, self.tables.v6.others.len() / 2);
         let added = if K::FAMILY == Family::V6 { V6_WEIGHT } else { 1 };
-        if v4 + V6_WEIGHT * v6 + added > self.count_max {
+        if self.weight() + added > self.count_max && self.has_ended {
+            self.forget_ended(None);
+        }
+        if self.weight() + added > self.count_max {
             self.beyond += 1;
             return;
         }
         let names = K::names_mut(self);
         names.put(*original, *translated, false);
         names.put(*translated, *original, true);
+    }
+
+    /// The list after which names are removed, if they stay until the next.
+    fn kept_after(&mut self) -> Option<u32> {
+        self.has_ended |= self.keeps_ended;
+        self.keeps_ended.then_some(self.list)
+    }
+
+    /// How much of the table is taken.
+    fn weight(&self) -> usize {
+        self.tables.v4.others.len() / 2 + V6_WEIGHT * (self.tables.v6.others.len() / 2)
+    }
+
+    /// Removes for good what has ended, but for what did after this list was made.
+    fn forget_ended(&mut self, list: Option<u32>) {
+        // No list has this number.
+        let list = list.unwrap_or(u32::MAX);
+        let are_left = [self.tables.v4.forget(list), self.tables.v6.forget(list)];
+        self.has_ended = are_left.contains(&true);
     }
 
     /// As [`Self::put`], of a connection whose end nobody may say: it is removed by the next [sweep](Self::end_sweep)
@@ -236,10 +335,9 @@ impl Translations {
     /// Removes the connections whose end nobody says and that were not found. Returns whether there are others of which
     /// nobody does.
     pub fn end_sweep(&mut self) -> bool {
-        self.tables.v4.others.retain(|_, other| other.is_found || !other.is_silent);
-        self.tables.v6.others.retain(|_, other| other.is_found || !other.is_silent);
-        self.tables.v4.others.values().any(|other| other.is_silent)
-            || self.tables.v6.others.values().any(|other| other.is_silent)
+        let kept_after = self.kept_after();
+        let are_left = [self.tables.v4.end_sweep(kept_after), self.tables.v6.end_sweep(kept_after)];
+        are_left.contains(&true)
     }
 
     fn each_name(&mut self, original: &AnyKey, translated: &AnyKey, mut change: impl FnMut(&mut bool, &mut bool)) {
@@ -270,14 +368,18 @@ impl Translations {
     }
 
     fn remove_names<K: Translated>(&mut self, original: &K, translated: &K) -> bool {
+        let kept_after = self.kept_after();
         let names = K::names_mut(self);
-        let is_removed = names.remove(original, translated);
-        names.remove(translated, original) || is_removed
+        let is_removed = names.remove(original, translated, kept_after);
+        names.remove(translated, original, kept_after) || is_removed
     }
 
     /// Begins to mark the names of a list.
     pub(super) fn begin_list(&mut self) {
-        self.list = self.list.wrapping_add(1).max(1);
+        if self.has_ended {
+            self.forget_ended(Some(self.list));
+        }
+        self.list = if self.list < LIST_MAX { self.list + 1 } else { 1 };
     }
 
     /// Marks a name that the list has.
@@ -288,11 +390,29 @@ impl Translations {
         }
     }
 
+    /// Marks a name that is among what ended before the list.
+    pub(super) fn mark_ended<K: Translated>(&mut self, key: &K) {
+        let (list, (canonical, _)) = (self.list, key.untagged().canonical());
+        if let Some(other) = K::names_mut(self).others.get_mut(&canonical) {
+            other.ended_list = list;
+        }
+    }
+
     /// Whether this is the name behind a translation of a connection that the list has under the name before it too.
     pub(super) fn is_second_name<K: Translated>(&self, key: &K) -> bool {
+        self.original_of(key).is_some_and(|name| name.list == self.list)
+    }
+
+    /// Whether what ended under this name did so under the name before a translation too, or is on the list under that.
+    pub(super) fn is_second_end<K: Translated>(&self, key: &K) -> bool {
+        self.original_of(key).is_some_and(|name| [name.list, name.ended_list].contains(&self.list))
+    }
+
+    /// The name before the translation, of the name behind one.
+    fn original_of<K: Translated>(&self, key: &K) -> Option<&OtherName<K>> {
         let names = K::names(self);
-        let original = names.other(key).filter(|(other, _)| other.is_original);
-        original.and_then(|(other, _)| names.other(&other.key)).is_some_and(|(name, _)| name.list == self.list)
+        let (original, _) = names.other(key).filter(|(other, _)| other.is_original)?;
+        names.other(&original.key).map(|(name, _)| name)
     }
 
     /// The other name of a connection, with the end first that its own name has first.
@@ -306,9 +426,14 @@ impl Translations {
 
     /// The other name of a listed connection, with the end first that its own name has first.
     pub(super) fn nat_of<K: Translated>(&self, key: &K) -> Option<Nat> {
+        self.other_key(key).map(|other| other.nat())
+    }
+
+    /// As [`Self::nat_of`], as a key.
+    pub(super) fn other_key<K: Translated>(&self, key: &K) -> Option<OtherKey<K>> {
         let (other, first) = K::names(self).other(key)?;
         let key = if first == other.client { other.key } else { other.key.reversed() };
-        Some(Nat { client: key.first(), server: key.second(), is_original: other.is_original })
+        Some(OtherKey { key, is_original: other.is_original })
     }
 }
 
@@ -368,6 +493,36 @@ mod tests {
         translations.begin_sweep();
         assert!(!translations.end_sweep());
         assert!(translations.len() == 1 && translations.nat_of(&v4(three)).is_some());
+    }
+
+    #[test]
+    fn what_has_ended_keeps_its_names_for_one_more_list_if_there_is_room() {
+        let mut translations = Translations::new(2).keeping_ended();
+        let [(one, other_one), (two, other_two), (three, other_three)] = [1, 2, 3].map(masqueraded);
+        translations.put(&one, &other_one);
+        translations.begin_list();
+        translations.remove(&one, &other_one);
+        translations.begin_list();
+        translations.mark_ended(&v4(one));
+        translations.mark_ended(&v4(other_one));
+        assert!(translations.is_second_end(&v4(other_one)) && !translations.is_second_end(&v4(one)));
+        assert!(!translations.is_second_name(&v4(other_one)), "it is on no list");
+        assert!(translations.name_of(&one).is_some());
+        translations.begin_list();
+        assert!(translations.is_empty());
+
+        // One that is there again does not go with what it was.
+        translations.put(&one, &other_one);
+        translations.put(&two, &other_two);
+        translations.remove(&two, &other_two);
+        translations.remove(&one, &other_one);
+        translations.put(&one, &other_one);
+        translations.put(&three, &other_three);
+        assert_eq!((translations.len(), translations.beyond()), (2, 0), "what has ended makes room");
+        for _ in 0..3 {
+            translations.begin_list();
+        }
+        assert!([one, three].iter().all(|key| translations.name_of(key).is_some()));
     }
 
     #[test]

@@ -210,6 +210,11 @@ const LISTS: &[Family] = &[
         },
     ),
     gauge(
+        "flowpeel_list_doubled_connections",
+        "Connections of the last interval, at least, that are listed under two names, because addresses are translated.",
+        |reading, samples| of_list(reading, samples, |list| list.header.doubled),
+    ),
+    gauge(
         "flowpeel_list_missing_connections",
         "About how many connections the last list is wrong about.",
         |reading, samples| of_list(reading, samples, |list| list.header.missing),

@@ -180,6 +180,13 @@ impl Metrics {
         &self.captures[index]
     }
 
+    /// The number of the interface of each capture thread: threads on the same interface have the same.
+    #[must_use]
+    pub fn interface_indices(&self) -> Vec<usize> {
+        let names = &self.setup.interfaces;
+        names.iter().map(|name| names.iter().position(|first| first == name).unwrap_or_default()).collect()
+    }
+
     /// Where it is counted what becomes of events.
     #[must_use]
     pub fn events(&self) -> &Arc<EventCounts> {

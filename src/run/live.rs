@@ -93,6 +93,7 @@ pub fn live<S: LiveSource + Send>(
         listed: Box::new(|header| observer.listed(header)),
         saved: Box::new(|written| observer.saved(written)),
         translations: system.translations,
+        is_held: system.known.is_some(),
         ..Outputs::of_lists(Lists::Borrowed(exporter))
     };
     let (threads, mut ports, schedule) = Threads::live(plan, outputs, metrics, saving)?;
@@ -104,6 +105,7 @@ pub fn live<S: LiveSource + Send>(
         if let (Some(known), Some(port)) = (system.known, ports.first_mut()) {
             observer.known(take_known(known, port)?);
         }
+        schedule.begin();
         let mut captures = Vec::new();
         for (index, (source, port)) in sources.into_iter().zip(ports).enumerate() {
             let capture = Capture { index, source, port, metrics, observer };

@@ -11,6 +11,7 @@ mod handshake;
 mod recent;
 mod sampler;
 mod signaller;
+mod two_names;
 mod warm_up;
 mod watch;
 
@@ -23,6 +24,7 @@ pub use handshake::{
     CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
 };
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+pub use two_names::{SynSampler, TwoNames};
 pub use warm_up::WarmUp;
 pub use watch::Watch;
 

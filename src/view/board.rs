@@ -127,6 +127,8 @@ impl Feed {
             unsettled: header.unsettled,
             evicted: figures.evicted,
             reopened: figures.reopened,
+            since_ns: header.since.map(|since| since.since_ns),
+            warming_up: header.is_warming_up(),
             is_last: header.is_last,
             losses,
             losses_in_all: self.totals,

@@ -134,6 +134,12 @@ pub struct Overview {
     pub evicted: u64,
     /// How many ended in the interval, and went on after all.
     pub reopened: u64,
+    /// From when on it is known what opened, in ns since 1970; `None` of a replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<i64>,
+    /// Whether connections older than that are still being found.
+    #[serde(skip_serializing_if = "is_false")]
+    pub warming_up: bool,
     /// Whether no list comes after it.
     pub is_last: bool,
     /// What was lost in the interval.

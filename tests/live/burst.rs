@@ -3,8 +3,9 @@
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::Process;
 use crate::support::command::{Ended, FLOWPEEL, List, lists, replay};
-use crate::watch::{Watch, assert_listed, connections};
+use crate::watch::{Watch, assert_listed, connections, is_warming_up};
 use jiff::Timestamp;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,6 +68,42 @@ fn burst(test: &str, connections_sent: &str, options: &str, may_drop: bool) {
         let replayed = lists(&replay([&capture]).stdout).pop().unwrap();
         assert_listed(&list, &connections(&replayed), test);
     }
+}
+
+/// The packets of a capture behind so many.
+fn without_the_first(lab: &Lab, capture: &Path, packet_count: usize) -> PathBuf {
+    const HEADER_SIZE: usize = 24;
+    const RECORD_SIZE: usize = 16;
+    let bytes = fs::read(capture).unwrap();
+    let size = |at: usize| u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+    let rest = (0..packet_count).fold(HEADER_SIZE, |at, _| at + RECORD_SIZE + size(at));
+    let path = lab.path("rest.pcap");
+    fs::write(&path, [&bytes[..HEADER_SIZE], &bytes[rest..]].concat()).unwrap();
+    path
+}
+
+#[test]
+fn a_capture_that_falls_behind_looks_for_older_connections_with_a_sample_and_loses_nothing() {
+    let Some(lab) = Lab::new().filter(|_| has("tcpreplay")) else { return };
+    let (a, b) = silent_pair(&lab);
+    let capture = without_the_first(&lab, &generate(&lab, "12k"), 40_000);
+    let options = "-i eth0 --backend ring --ring-size 64MiB --every 4s";
+    let mut watch = Watch::start(&lab, &b, "lists", options);
+    // It gets no processor time, and the ring fills to more than half.
+    watch.process.signal("-STOP");
+    let sent = send(&lab, &a, "eth0", &capture, "--topspeed").wait();
+    assert_eq!(sent.status.code(), Some(0), "{}", sent.stderr);
+    watch.process.signal("-CONT");
+    let early = watch.list_when(|list| list.count("interval") > 1 && list.count("flows") > 0);
+    let header = &early.header["flow_list"];
+    assert_eq!((&header["warming_up"], &header["complete"]), (&true.into(), &false.into()), "{header}");
+    assert_eq!(header["sampled_early"], true, "{header}");
+    let later = watch.list_when(|list| !is_warming_up(list));
+    assert!(later.header["flow_list"].get("sampled_early").is_none(), "{}", later.header);
+    let (ended, given) = watch.stop("-INT");
+    let (packets, dropped) = (summed(&ended, "packets"), total(&given, "dropped"));
+    assert_eq!((packets, dropped), (b.packet_count("eth0"), 0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("packets would have been lost if every one had been inspected"), "{}", ended.stderr);
 }
 
 #[test]

@@ -21,6 +21,9 @@ const TRANSLATIONS_DIVISOR: u64 = 4;
 /// The fewest by default.
 const TRANSLATIONS_MIN: u64 = 1 << 14;
 
+/// What an operator does about connections that are listed twice.
+pub(super) const NAT_REMEDY: &str = "Add --conntrack, or capture the inside interface alone";
+
 /// The options.
 #[derive(Args)]
 pub(super) struct KernelOptions {
@@ -108,7 +111,7 @@ impl KernelOptions {
 
     /// What an operator has to know who captures so many interfaces without `--conntrack`, if this host translates as
     /// far as it can be seen.
-    pub(super) fn nat_warning(&self, interface_count: usize) -> Option<&'static str> {
+    pub(super) fn nat_warning(&self, interface_count: usize) -> Option<String> {
         #[cfg(all(target_os = "linux", feature = "kernel"))]
         let is_doubled = !self.conntrack && interface_count > 1 && translates();
         #[cfg(not(all(target_os = "linux", feature = "kernel")))]
@@ -116,10 +119,12 @@ impl KernelOptions {
             let _ = interface_count;
             false
         };
-        is_doubled.then_some(
-            "this host has rules that translate addresses (NAT): what they translate is listed twice where both sides \
-             are captured. Add --conntrack, or capture the inside interface alone",
-        )
+        is_doubled.then(|| {
+            format!(
+                "this host has rules that translate addresses (NAT): what they translate is listed twice where both \
+                 sides are captured. {NAT_REMEDY}"
+            )
+        })
     }
 }
 
@@ -138,6 +143,8 @@ pub(super) struct ToAsk<'a> {
     pub(super) vlan_key: bool,
     /// The translations whose names are known, if what the kernel tracks is followed.
     pub(super) translations_max: Option<usize>,
+    /// Whether lists say what has ended.
+    pub(super) has_changes: bool,
     /// The audit, if lists are held against what the kernel knows.
     pub(super) audit: Option<ToAudit>,
 }
@@ -162,7 +169,7 @@ impl Kernel {
     /// Begins to ask, and gives up privileges if a user is named. The interfaces are open already. To be called before
     /// there is any other thread, because each has privileges of its own.
     pub(super) fn ask(to_ask: ToAsk) -> Result<Self> {
-        let ToAsk { user, interfaces, vlan_key, translations_max, audit } = to_ask;
+        let ToAsk { user, interfaces, vlan_key, translations_max, has_changes, audit } = to_ask;
         match user {
             Some(user) if translations_max.is_some() || audit.is_some() => {
                 live::drop_privileges_but_net_admin(Some(user))?;
@@ -174,7 +181,8 @@ impl Kernel {
             |(against, on_report)| Audit::start(&AuditConfig { against, interfaces: interfaces.clone() }, on_report);
         let audit = audit.map(start).transpose()?;
         let follow = |translations_max| {
-            Follower::start(&FollowerConfig { interfaces: interfaces.clone(), vlan_key, translations_max })
+            let interfaces = interfaces.clone();
+            Follower::start(&FollowerConfig { interfaces, vlan_key, translations_max, keeps_ended: has_changes })
         };
         let follower = translations_max.map(follow).transpose()?;
         // The threads that ask keep what it takes, and no other that is started from here on has it.

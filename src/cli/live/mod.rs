@@ -15,7 +15,7 @@ use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, events, heading, state, values};
 use crate::engine::{Config, Plan, Summary};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event_log::EventLog;
 use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
@@ -102,11 +102,6 @@ impl Arguments {
             ..config
         };
         self.kernel.check()?;
-        if self.kernel.conntrack && config.format.changes.is_some() {
-            return Err(Error::new(
-                "--changes writes no other names of connections, which --conntrack makes known: leave one of them out",
-            ));
-        }
         Ok(Prepared { plan: Plan::live(&config, input_of(&sources))?, sources })
     }
 }
@@ -162,6 +157,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         interfaces: arguments.interfaces.interfaces.clone(),
         vlan_key: prepared.plan.config().vlan_key,
         translations_max: prepared.plan.config().translations_max,
+        has_changes: prepared.plan.config().format.changes.is_some(),
         audit: arguments.kernel.audit(&metrics, voice),
     })?;
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
@@ -182,7 +178,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
     if voice > Voice::Quiet {
         report::memory(&prepared.plan);
-        nat_warning.into_iter().for_each(report::warning);
+        nat_warning.iter().for_each(|what| report::warning(what));
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
     if let Some(archive) = &archive {

@@ -2,6 +2,7 @@
 //! writes to standard error for all of them.
 
 use super::Prepared;
+use super::kernel::NAT_REMEDY;
 use super::messages::Messages;
 use super::status_line::{LastList, StatusLine, incompleteness, time_of_day};
 use crate::capture::Condition;
@@ -13,6 +14,7 @@ use crate::list::Header;
 use crate::metrics::Metrics;
 use crate::run::LiveObserver;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// The warning of a run that does not stop at once.
@@ -27,6 +29,8 @@ pub(super) struct LiveWatch {
     shows_lists: bool,
     messages: Messages,
     interrupts: Interrupts,
+    /// Whether it was said that connections are listed twice.
+    has_warned_of_nat: AtomicBool,
     /// When it ends by itself.
     until: Option<Instant>,
 }
@@ -52,7 +56,8 @@ impl LiveWatch {
         let messages = Messages::start(line)?;
         let shows_lists = has_line || lists_on_terminal;
         let interfaces = prepared.interfaces();
-        Ok(LiveWatch { voice, interfaces, last, shows_lists, messages, interrupts, until: None })
+        let has_warned_of_nat = AtomicBool::new(false);
+        Ok(LiveWatch { voice, interfaces, last, shows_lists, messages, interrupts, has_warned_of_nat, until: None })
     }
 
     /// Stops the capture at this time, unless it is stopped before.
@@ -100,6 +105,14 @@ impl LiveObserver for LiveWatch {
     fn listed(&self, header: &Header) {
         let before = self.last.lock().replace(*header);
         self.warmed_up(before.as_ref(), header);
+        if header.doubled > 0 && !self.has_warned_of_nat.swap(true, Ordering::Relaxed) {
+            self.warn(format!(
+                "connections come under two names, because addresses are translated (NAT) between the captured \
+                 interfaces: {} at least in the interval to {}, and each is listed twice. {NAT_REMEDY}",
+                grouped(header.doubled),
+                time_of_day(header.figures.end_ns),
+            ));
+        }
         if header.figures.dropped > 0 || header.figures.unusable > 0 {
             self.warn(format!(
                 "in the interval to {}, {} packets or signals were lost and {} packets could not be read",

@@ -105,11 +105,18 @@ fn head(state: &State, width: usize, paint: Paint) -> Vec<Line<'static>> {
         Span::raw(" open  "),
         Span::styled(grouped(overview.half_open), paint.colour(Color::Yellow)),
         Span::raw(" half-open  "),
-        match overview.complete {
-            true => Span::raw("complete"),
-            false => Span::styled(format!("NOT COMPLETE: about {}", grouped(overview.missing)), paint.warning()),
+        match overview {
+            Overview { complete: true, .. } => Span::raw("complete"),
+            // What is missing then is what was found last: a number that says little.
+            Overview { warming_up: true, .. } => {
+                Span::styled("warming up: finding older ones", paint.colour(Color::Yellow))
+            }
+            _ => Span::styled(format!("NOT COMPLETE: about {}", grouped(overview.missing)), paint.warning()),
         },
     ];
+    if let Some(since_ns) = overview.since_ns {
+        counts.push(Span::raw(format!("  since {}", since_of_day(since_ns, overview.end_ns))));
+    }
     if overview.unsettled > 0 {
         counts.push(Span::raw(format!("  {} unsettled", grouped(overview.unsettled))));
     }
@@ -386,6 +393,13 @@ fn both_sides(left: &str, right: &str, width: usize) -> String {
     let room = width - right.chars().count();
     let left = cut(left, room.saturating_sub(1));
     format!("{left:<room$}{right}")
+}
+
+/// A time before this end: the time of day, or the day if that was another.
+fn since_of_day(time_ns: i64, end_ns: i64) -> String {
+    let [text, end] = [time_ns, end_ns].map(rfc3339);
+    let is_same_day = text.get(..10) == end.get(..10);
+    if is_same_day { time_of_day(time_ns) } else { text.get(..10).unwrap_or_default().to_owned() }
 }
 
 /// A time with its day, as precise as starts are: to 100 ms.

@@ -331,6 +331,10 @@ fn losses_and_what_is_missing_are_said_in_red_or_bold() {
     screen.ask();
     let lines = screen.lines();
     assert_eq!(lines[1], "3 open  12 half-open  NOT COMPLETE: about 3");
+    let overview = screen.state.watched.overview.as_mut().unwrap();
+    (overview.since_ns, overview.warming_up) = (Some(END_NS - 90_000_000_000), true);
+    screen.draw();
+    assert_eq!(screen.lines()[1], "3 open  12 half-open  warming up: finding older ones  since 00:58:30Z");
     assert_eq!(lines[4], "lost: 1,234 packets; since the start: 1,234 packets");
     assert_eq!(screen.terminal.backend().buffer()[(0, 4)].fg, Color::Red);
     screen.is_coloured = false;

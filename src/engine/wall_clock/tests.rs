@@ -52,6 +52,23 @@ impl Rig {
 }
 
 #[test]
+fn the_first_interval_may_be_held_open() {
+    let rig = Rig::new(10 * S, 3 * S);
+    let mut rig = Rig { clock: rig.clock.holding(), ..rig };
+    let turn = |rig: &mut Rig, elapsed_ns: i64| {
+        let now = rig.now(elapsed_ns, 0);
+        rig.clock.turn(now);
+        rig.clock.schedule.end_after(0).map(|end| end.elapsed_ns)
+    };
+    assert_eq!([6, 25].map(|elapsed_s| turn(&mut rig, elapsed_s * S)), [None, None]);
+    rig.clock.schedule.begin();
+    assert_eq!(turn(&mut rig, 26 * S), Some(27 * S));
+    let now = rig.now(26 * S, 0);
+    let last = rig.clock.last(now);
+    assert_eq!(rig.interval(&last, 3 * S), (3, 29));
+}
+
+#[test]
 fn ends_are_multiples_of_the_wall_clock_and_ports_know_them_before() {
     let mut rig = Rig::new(10 * S, 3 * S);
     assert!(rig.due(6 * S, 0).is_none());
