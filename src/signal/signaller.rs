@@ -707,10 +707,10 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
-                // Of a server that ends before its client has answered the ISN is the one that it acknowledges.
-                let answered_isn = numbers.acked.wrapping_sub(1);
-                if self.cache.awaits(quick_hash, sender.other(), answered_isn, now_ns) {
-                    self.stage.signals_mut()[at].set_isn(answered_isn);
+                // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
+                // before it, where data of the client was not captured.
+                if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
+                    self.stage.signals_mut()[at].set_isn(numbers.acked.wrapping_sub(1));
                 }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.take(quick_hash, sender, isn, now_ns);

@@ -197,6 +197,8 @@ pub enum Event {
     Replace((AnyKey, u32), (AnyKey, u32)),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
+    /// The first connection has closed, and the second, between the same ends, has opened and closed with that packet.
+    CloseAndPass((AnyKey, u32), (AnyKey, u32)),
 }
 
 /// What the filter knows of a listed connection.
@@ -548,11 +550,7 @@ impl Tracker {
                 return self.open(signal, slot, FilterEntry { state: ConnectionState::EstablishedClientFin, ..entry });
             }
             (state, true) if state.is_answered() => {
-                self.counts.opened += 1;
-                self.counts.closed += 1;
-                self.end_half_open(slot);
-                self.end(signal, slot, &entry, [true; 2], [false; 2]);
-                return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
+                return Some(self.pass(signal, slot, &entry, None));
             }
             (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
             (ConnectionState::SynRecvLate, false) => ConnectionState::SynRecvLateServerFin,
@@ -721,6 +719,19 @@ impl Tracker {
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
+    /// Opens and closes a connection with one packet, which also closes another between the same ends, if it does.
+    fn pass(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, closed: Option<Event>) -> Event {
+        self.counts.opened += 1;
+        self.counts.closed += 1;
+        self.end_half_open(slot);
+        self.end(signal, slot, entry, [true; 2], [false; 2]);
+        let passed = (oriented(signal, entry.client), entry.payload());
+        match closed {
+            Some(Event::Close(before, payload)) => Event::CloseAndPass((before, payload), passed),
+            _ => Event::Pass(passed.0, passed.1),
+        }
+    }
+
     /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs and RSTs, and records it as
     /// ended.
     #[inline]
@@ -827,8 +838,9 @@ impl Tracker {
     #[inline(always)]
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
         match parts.kind {
-            // Its SYN-ACK may acknowledge the data as well.
-            SignalKind::Syn if signal.has_data() => {
+            // Its SYN-ACK may acknowledge the data as well. Of what takes the place of another the client's first packet
+            // has to be known, whichever that is.
+            SignalKind::Syn if signal.has_data() || slot.is_some() => {
                 self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
             }
             // It may be forged, of which its whole number says more than the entry.
@@ -868,12 +880,7 @@ impl Tracker {
         let is_same = entry.short_isn == short_isn;
         let age = entry.age(self.now);
         match entry.state {
-            ConnectionState::Closed if !is_same => {
-                if !entry.is_trace() {
-                    self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
-                }
-                return self.begin_anew(signal, parts, Some(slot));
-            }
+            ConnectionState::Closed if !is_same => return self.begin_anew(signal, parts, Some(slot)),
             ConnectionState::SynSent if entry.client == parts.sender => {
                 if !is_same || u64::from(age) > SYN_TIMEOUT_MAX_TICKS {
                     return self.begin_anew(signal, parts, Some(slot));
@@ -923,17 +930,15 @@ impl Tracker {
                 // What acknowledges neither the SYN nor its data answers another one, which was not seen.
                 let is_of_syn =
                     entry.short_isn == short_isn || self.rivals.follows(signal.hash(), &entry, parts.isn, self.now);
+                if !is_of_syn {
+                    self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                }
                 let tick = if is_of_syn { entry.tick } else { FilterEntry::tick_of(self.now) };
                 let answered = FilterEntry { state: ConnectionState::SynRecvLate, short_isn, tick, ..entry };
                 self.begin(signal, Some(slot), &answered);
                 None
             }
-            ConnectionState::Closed if entry.short_isn != short_isn => {
-                if !entry.is_trace() {
-                    self.rivals.put(signal.hash(), client, parts.isn, self.now);
-                }
-                self.begin_anew(signal, parts, Some(slot))
-            }
+            ConnectionState::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
             state
                 if state.is_established()
                     && !state.is_one_way()
@@ -1083,7 +1088,7 @@ impl Tracker {
         if entry.state.is_answered()
             && from_client
             && entry.short_isn != FilterEntry::short_isn(parts.isn)
-            && let Some(ended) = self.contradicted(signal, parts)
+            && let Some(ended) = self.contradicted(signal, parts, &entry)
         {
             return self.reopen(signal, parts, Some(slot), ended);
         }
@@ -1142,29 +1147,30 @@ impl Tracker {
         if !entry.state.is_half_open() || is_own {
             return None;
         }
-        match self.judge(signal, parts, Some(entry)) {
-            Verdict::Answers(rival) => Some(rival),
-            Verdict::Uncontested | Verdict::Contradicts => None,
-        }
+        self.judge(signal, parts, Some(entry)).answered()
     }
 
     /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
-    /// seen: it had ended, or so it seemed, and both that and the SYN-ACK were forged. Its last packets may come late,
-    /// so that of a connection which both sides have ended only what shows that its sender has not counts.
+    /// seen, of the connection with this entry: it had ended, or so it seemed, and both that and the SYN-ACK were forged.
+    /// Its last packets may come late, so that of a connection which both sides have ended only what shows that its
+    /// sender has not counts.
     #[cold]
-    fn contradicted(&mut self, signal: &Signal, parts: SignalParts) -> Option<Ended> {
+    fn contradicted(&mut self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> Option<Ended> {
         let has_ended = self.ended.get(signal.hash())?.has_fin == [true; 2];
         let is_other = match self.judge(signal, parts, None) {
             Verdict::Answers(_) => false,
-            // One that completes the handshake in the few bits that the capture side knows says no less.
-            Verdict::Contradicts => parts.kind != SignalKind::Ack || !has_ended,
-            Verdict::Uncontested => parts.kind == SignalKind::Alive && !has_ended,
+            // One that completes the handshake in the few bits that the capture side knows says no less. Where the number
+            // of the handshake is not known whole, the client's first packet may follow it behind others.
+            Verdict::Contradicts if self.rivals.knows(signal.hash(), entry, self.now) => {
+                parts.kind != SignalKind::Ack || !has_ended
+            }
+            Verdict::Contradicts | Verdict::Uncontested => parts.kind == SignalKind::Alive && !has_ended,
         };
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
-    /// Applies a FIN to the handshakes that contradict an open connection. Its client may answer one with it, or its
-    /// server send it before that. Continues if it is of none of them.
+    /// Applies a FIN to the handshakes that contradict a connection. Its client may answer one with it, or its server send
+    /// it before that. Continues if it is of none of them.
     #[cold]
     fn contested_fin(
         &mut self,
@@ -1172,15 +1178,19 @@ impl Tracker {
         parts: SignalParts,
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> ControlFlow<Option<Event>> {
-        if !entry.state.is_established() || entry.state.is_one_way() {
+        if entry.state.is_one_way() || entry.state == ConnectionState::Closed {
             return ControlFlow::Continue(());
         }
-        if let Verdict::Answers(rival) = self.judge(signal, parts, Some(&entry)) {
+        let answered = match entry.state.is_established() {
+            true => self.judge(signal, parts, Some(&entry)).answered(),
+            false => self.answered_rival(signal, parts, &entry),
+        };
+        if let Some(rival) = answered {
             return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
         }
         let client = parts.sender.other();
         let is_own = client == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
-        if !is_own && self.rivals.end_server(signal.hash(), client, parts.isn, self.now) {
+        if !is_own && self.rivals.end_server(signal.hash(), (client, parts.isn), &entry, self.now) {
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
@@ -1203,10 +1213,8 @@ impl Tracker {
         };
         let entry = FilterEntry { state, client, tick, short_isn: FilterEntry::short_isn(isn), ..entry };
         if has_client_fin && has_server_fin {
-            // It was open for no time: there is no event for that beside the other's.
             self.rivals.forget(signal.hash());
-            self.end(signal, slot, &entry, [true; 2], [false; 2]);
-            return closed;
+            return Some(self.pass(signal, slot, &entry, closed));
         }
         let opened = self.open(signal, slot, entry);
         replaced(closed, opened)
