@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::flow::Side;
 use crate::signal::{ConnectionHash, TICK_BITS};
 use crate::state::{Decoder, Encoder};
-use crate::track::FilterEntry;
+use crate::track::{ConnectionState, FilterEntry};
 use flowpeel_lines::{Line, Lines};
 
 /// Records in a set: a cache line of them.
@@ -57,6 +57,17 @@ impl Rival {
     /// Whether it was shown since the connection with this entry started.
     fn is_since(&self, entry: &FilterEntry, now: u64) -> bool {
         FilterEntry::tick_of(now.wrapping_sub(u64::from(self.tick))) <= entry.age(now)
+    }
+
+    /// The entry of its connection when its client has answered, with a FIN or without one; of no fingerprint yet.
+    pub(super) fn entry(&self, has_client_fin: bool) -> FilterEntry {
+        let state = match (has_client_fin, self.has_server_fin) {
+            (false, false) => ConnectionState::Established,
+            (false, true) => ConnectionState::EstablishedServerFin,
+            (true, _) => ConnectionState::EstablishedClientFin,
+        };
+        let short_isn = FilterEntry::short_isn(self.isn);
+        FilterEntry { fingerprint: 0, state, client: self.client, tick: self.start_tick, short_isn }
     }
 
     fn to_word(self) -> u64 {
@@ -280,7 +291,6 @@ impl Rivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::track::ConnectionState;
     use Side::{First, Second};
 
     const TIMEOUT: u64 = 600;

@@ -409,6 +409,9 @@ impl Tracker {
             return ControlFlow::Continue(());
         }
         let is_half_open = entry.is_some_and(|entry| entry.state.is_half_open());
+        if !is_half_open && let ControlFlow::Break(event) = self.contested_refused(signal, parts, found) {
+            return ControlFlow::Break(event);
+        }
         if let SignalKind::Fin | SignalKind::Rst = parts.kind {
             // A handshake of which the SYN was seen is another connection's, and most that are reset are scans.
             let may_be_there = !is_half_open || entry.is_some_and(|entry| entry.state.is_unseen());
@@ -432,11 +435,52 @@ impl Tracker {
             }
             // A SYN-ACK with another ISN may be forged: the client's answer replaces the connection.
             SignalKind::Syn | SignalKind::SynAck if record.is_open() || is_same && self.is_copy_of(&record) => {
+                if parts.kind == SignalKind::SynAck && !is_same {
+                    self.rivals.put(hash, parts.sender.other(), parts.isn, now);
+                }
                 self.counts.repeats += 1;
                 ControlFlow::Break(None)
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    /// Applies a packet to the handshakes that contradict an open connection that was refused, as to those of one that
+    /// is tracked. Continues if it is of none of them.
+    fn contested_refused(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        found: Option<(FilterSlot, FilterEntry)>,
+    ) -> ControlFlow<Option<Event>> {
+        let has_client_fin = parts.kind == SignalKind::Fin;
+        let may_answer = has_client_fin || matches!(parts.kind, SignalKind::Ack | SignalKind::Alive);
+        if !may_answer || !self.rivals.may_contest(self.now) {
+            return ControlFlow::Continue(());
+        }
+        let (hash, now) = (signal.hash(), self.now);
+        let Some(record) = self.refused.record(hash).filter(RefusedRecord::is_open) else {
+            return ControlFlow::Continue(());
+        };
+        let known = self.entry_of_refused(hash, &record);
+        if let Some(rival) = self.judge(signal, parts, Some(&known)).answered() {
+            let entry = FilterEntry { fingerprint: known.fingerprint, ..rival.entry(has_client_fin) };
+            self.rivals.forget(hash);
+            if has_client_fin && rival.has_server_fin {
+                self.refused.end(&signal.key(), hash, EndedSides::ALL, true, now);
+                return ControlFlow::Break(None);
+            }
+            return ControlFlow::Break(match found {
+                Some((slot, _)) => self.open(signal, slot, entry),
+                None => self.open_unplaced(signal, entry),
+            });
+        }
+        let client = parts.sender.other();
+        let is_own = client == known.client && known.short_isn == FilterEntry::short_isn(parts.isn);
+        if has_client_fin && !is_own && self.rivals.end_server(hash, (client, parts.isn), &known, now) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Whether what has the number of this refused connection, which has ended, may be a copy of its own packets.
@@ -853,9 +897,12 @@ impl Tracker {
         let opened = match parts.kind {
             SignalKind::Completes => {
                 let opened = entry(ConnectionState::Established, parts.sender);
-                match self.judge(signal, parts, None) {
-                    Verdict::Answers(rival) => FilterEntry { tick: rival.start_tick, ..opened },
-                    Verdict::Uncontested | Verdict::Contradicts => opened,
+                match self.judge(signal, parts, None).answered() {
+                    Some(rival) => {
+                        let FilterEntry { tick, state, .. } = rival.entry(false);
+                        FilterEntry { tick, state, ..opened }
+                    }
+                    None => opened,
                 }
             }
             SignalKind::SynAck if self.config.answer_opens => entry(ConnectionState::Established, parts.sender.other()),
@@ -1202,17 +1249,12 @@ impl Tracker {
         &mut self,
         signal: &Signal,
         (slot, entry): (FilterSlot, FilterEntry),
-        Rival { client, isn, start_tick: tick, has_server_fin, .. }: Rival,
+        rival: Rival,
         has_client_fin: bool,
     ) -> Option<Event> {
         let closed = if entry.state.is_established() { self.close(signal, &entry) } else { None };
-        let state = match (has_client_fin, has_server_fin) {
-            (false, false) => ConnectionState::Established,
-            (false, true) => ConnectionState::EstablishedServerFin,
-            (true, _) => ConnectionState::EstablishedClientFin,
-        };
-        let entry = FilterEntry { state, client, tick, short_isn: FilterEntry::short_isn(isn), ..entry };
-        if has_client_fin && has_server_fin {
+        let entry = FilterEntry { fingerprint: entry.fingerprint, ..rival.entry(has_client_fin) };
+        if has_client_fin && rival.has_server_fin {
             self.rivals.forget(signal.hash());
             return Some(self.pass(signal, slot, &entry, closed));
         }

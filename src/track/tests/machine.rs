@@ -114,9 +114,11 @@ impl Machine {
         self.rivals_of(packet, now).into_iter().filter(is_later).collect()
     }
 
-    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present.
-    fn start_of(&self, packet: Packet, now: u64) -> u64 {
-        self.rivals_of(packet, now).iter().find(|rival| rival.isn == packet.isn).map_or(now, |rival| rival.start)
+    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present; and who has ended it.
+    fn start_of(&self, packet: Packet, now: u64) -> (u64, Vec<Sender>) {
+        let rivals = self.rivals_of(packet, now);
+        let answered = rivals.iter().find(|rival| rival.isn == packet.isn);
+        answered.map_or((now, vec![]), |rival| (rival.start, server_fin(rival)))
     }
 
     /// Keeps a handshake that contradicts its connection, and returns whether the connection stays as it is.
@@ -506,9 +508,14 @@ fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     }
 }
 
-/// `start` is that of a connection that the packet opens anew.
-fn after_completes(before: Option<Known>, packet: Packet, (now, start): (u64, u64), rules: Rules) -> After {
-    let anew = Known { start, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+/// `start` is that of a connection that the packet opens anew, and `ended` who has ended it.
+fn after_completes(
+    before: Option<Known>,
+    packet: Packet,
+    (now, (start, ended)): (u64, (u64, Vec<Sender>)),
+    rules: Rules,
+) -> After {
+    let anew = Known { start, ended, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
     let opens = (true, packet.sender, start);
     let Some(known) = before else { return (Some(anew), vec![opens]) };
     let is_same = known.isn == packet.isn;
@@ -530,7 +537,7 @@ fn after_completes(before: Option<Known>, packet: Packet, (now, start): (u64, u6
             if is_same && known.client == packet.sender && (known.syn_again.is_some() || now > known.since) =>
         {
             let start = known.syn_again.unwrap_or(now);
-            (Some(Known { start, ..anew }), vec![(true, packet.sender, start)])
+            (Some(Known { start, ended: vec![], ..anew }), vec![(true, packet.sender, start)])
         }
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])

@@ -269,7 +269,7 @@ fn a_half_open_connection_has_its_start_and_its_last_step() {
         let mut scene = Scene::new(config());
         let first = scene.tick;
         scene.play(v6(1), script);
-        let short_isn = FilterEntry::short_isn(1);
+        let short_isn = FilterEntry::short_isn(ISN_STEP);
         let expected =
             HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, short_isn };
         assert_eq!(scene.half_open(), [expected], "{script}");
