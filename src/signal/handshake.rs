@@ -221,9 +221,9 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         }
     }
 
-    /// Whether a tag is there that differs from this one in its time alone.
-    fn holds(&self, hash: u64, tag: u64) -> bool {
-        let is_it = |there: u64| there != 0 && (there ^ tag) & !(STAMP_MASK << 2) == 0;
+    /// Whether a tag of the connection and side of this one is there that waits for what follows an ISN.
+    fn holds(&self, hash: u64, tag: u64, timeout: u64) -> bool {
+        let is_it = |there: u64| there != 0 && same(there, tag) && has_isn(there) && age(there, tag) < timeout;
         self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
     }
 
@@ -309,11 +309,16 @@ fn same(tag: u64, other: u64) -> bool {
     (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT) == 0
 }
 
+/// Whether a tag waits for what follows an ISN: the client's answer to a SYN-ACK.
+#[inline]
+fn has_isn(tag: u64) -> bool {
+    tag & ISN_MASK << ISN_SHIFT != 0
+}
+
 /// Whether a tag waits for what follows another ISN than this one has.
 #[inline]
 fn has_other_isn(tag: u64, other: u64) -> bool {
-    let isn = |tag: u64| tag & ISN_MASK << ISN_SHIFT;
-    isn(tag) != 0 && isn(tag) != isn(other)
+    has_isn(tag) && (tag ^ other) & ISN_MASK << ISN_SHIFT != 0
 }
 
 /// The age of a tag in stamps; zero if the thread that put it in is ahead of this one.
@@ -445,12 +450,12 @@ impl HandshakeCache {
         }
     }
 
-    /// Whether this connection's handshake waits for a packet of `sender` behind this number, its ISN (or, once in 255
-    /// times, one with the same hash).
+    /// Whether this connection's handshake waits for the answer of this client to a SYN-ACK.
     #[must_use]
-    pub fn awaits(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> bool {
-        let tag = tag(hash, sender, short_isn(isn), now_ns);
-        !self.is_idle(hash) && (self.near.holds(hash, tag) || self.used_far().is_some_and(|far| far.holds(hash, tag)))
+    pub fn awaits_answer(&self, hash: u64, client: Side, now_ns: i64) -> bool {
+        let tag = tag(hash, client, 0, now_ns);
+        let is_in_far = || self.used_far().is_some_and(|far| far.holds(hash, tag, self.timeout));
+        !self.is_idle(hash) && (self.near.holds(hash, tag, self.timeout) || is_in_far())
     }
 
     /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet

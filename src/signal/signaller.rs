@@ -524,7 +524,7 @@ impl Signaller {
         if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
             || self.seen_syns.is_some() && kind == SignalKind::Syn
         {
-            self.await_staged(quick_hash, sender, None);
+            self.await_staged(quick_hash, sender, (kind == SignalKind::Syn).then_some(isn));
         }
         if self.stage.is_full() {
             self.flush(out);
@@ -675,7 +675,8 @@ impl Signaller {
                 // What is late is no answer to the handshake of the next connection.
                 let is_late = || self.ends.is_late(quick_hash, sender, numbers, now_ns);
                 let waited_for = self.cache.take_unless(quick_hash, sender, isn, now_ns, is_late);
-                let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
+                let take_syn = |syns: &HandshakeCache| syns.take_unless(quick_hash, sender, isn, now_ns, is_late);
+                let seen_syn = self.seen_syns.as_deref().and_then(take_syn);
                 if waited_for == Some(SignalKind::Completes) {
                     self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
                 }
@@ -696,7 +697,7 @@ impl Signaller {
                 if self.config.one_way {
                     self.await_answer(lookup, sender, None);
                 }
-                self.remember_syn(lookup, sender);
+                self.remember_syn(lookup, sender, isn);
                 true
             }
             SignalKind::Rst => {
@@ -706,10 +707,10 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
-                // Of a server that ends before its client has answered the ISN is the one that it acknowledges.
-                let answered_isn = numbers.acked.wrapping_sub(1);
-                if self.cache.awaits(quick_hash, sender.other(), answered_isn, now_ns) {
-                    self.stage.signals_mut()[at].set_isn(answered_isn);
+                // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
+                // before it, where data of the client was not captured.
+                if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
+                    self.stage.signals_mut()[at].set_isn(numbers.acked.wrapping_sub(1));
                 }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.take(quick_hash, sender, isn, now_ns);
@@ -726,10 +727,11 @@ impl Signaller {
         self.count_lost(has_lost, lookup.now_ns);
     }
 
-    /// Waits for the client's next packet. Which one completes the handshake is not known yet.
-    fn remember_syn(&mut self, lookup: StagedLookup, client: Side) {
-        let has_lost =
-            self.seen_syns.as_ref().is_some_and(|syns| syns.put(lookup.quick_hash, client, None, lookup.now_ns));
+    /// Waits for the client's next packet. Which one completes the handshake is not known yet, but one that does not
+    /// follow this number may be late.
+    fn remember_syn(&mut self, lookup: StagedLookup, client: Side, isn: u32) {
+        let StagedLookup { quick_hash, now_ns, .. } = lookup;
+        let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(quick_hash, client, Some(isn), now_ns));
         self.count_lost(has_lost, lookup.now_ns);
     }
 

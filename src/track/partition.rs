@@ -206,19 +206,36 @@ impl Partition {
         if self.recorders.is_empty() && self.ends.is_none() {
             return;
         }
-        let (before, closed, behind) = match *event {
-            Event::Open(key, payload) => (None, None, Some((key, payload))),
-            Event::Close(key, payload) => (None, Some((key, payload, ending())), None),
-            Event::Reopen(key, payload) => (None, Some((key, payload, Ending::Reopened)), None),
-            Event::Replace((key, payload), opened) => (None, Some((key, payload, Ending::Replaced)), Some(opened)),
-            Event::Pass(key, payload) => (Some((key, payload)), Some((key, payload, ending())), None),
-        };
+        match *event {
+            Event::Open(key, payload) => self.record_in_order(None, None, Some((key, payload))),
+            Event::Close(key, payload) => self.record_in_order(None, Some((key, payload, ending())), None),
+            Event::Reopen(key, payload) => self.record_in_order(None, Some((key, payload, Ending::Reopened)), None),
+            Event::Replace((key, payload), opened) => {
+                self.record_in_order(None, Some((key, payload, Ending::Replaced)), Some(opened));
+            }
+            Event::Pass(key, payload) => {
+                self.record_in_order(Some((key, payload)), Some((key, payload, ending())), None);
+            }
+            Event::CloseAndPass((before, payload_before), (key, payload)) => {
+                self.record_in_order(None, Some((before, payload_before, Ending::Replaced)), None);
+                self.record_in_order(Some((key, payload)), Some((key, payload, ending())), None);
+            }
+        }
+    }
+
+    /// Records that a connection opens, then that one closes, and then that one opens.
+    fn record_in_order(
+        &mut self,
+        before: Option<(AnyKey, u32)>,
+        closed: Option<(AnyKey, u32, Ending)>,
+        behind: Option<(AnyKey, u32)>,
+    ) {
         if let (Some(ends), Some((key, payload, ending))) = (&mut self.ends, closed) {
             ends.push(Ended { key, payload, tick: self.now, ending });
         }
         let seen = closed.and_then(|(_, payload, ending)| match ending {
             Ending::Reopened => None,
-            _ => self.tracker.sides_seen(payload),
+            _ => self.tracker.sides_seen(payload, before.is_some()),
         });
         for recorder in &mut self.recorders {
             if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
@@ -236,7 +253,7 @@ impl Partition {
     fn sum(&mut self, event: &Event, exchange: &mut impl Exchange) {
         let (key, payload, is_open) = match event {
             Event::Open(key, payload) | Event::Reopen(key, payload) => (key, *payload, true),
-            Event::Close(key, payload) => (key, *payload, false),
+            Event::Close(key, payload) | Event::CloseAndPass((key, payload), _) => (key, *payload, false),
             Event::Replace((closed, payload_before), (opened, payload)) => {
                 self.sum(&Event::Close(*closed, *payload_before), exchange);
                 return self.sum(&Event::Open(*opened, *payload), exchange);

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::flow::Side;
 use crate::signal::{ConnectionHash, TICK_BITS};
 use crate::state::{Decoder, Encoder};
-use crate::track::FilterEntry;
+use crate::track::{ConnectionState, FilterEntry};
 use flowpeel_lines::{Line, Lines};
 
 /// Records in a set: a cache line of them.
@@ -59,6 +59,17 @@ impl Rival {
         FilterEntry::tick_of(now.wrapping_sub(u64::from(self.tick))) <= entry.age(now)
     }
 
+    /// The entry of its connection when its client has answered, with a FIN or without one; of no fingerprint yet.
+    pub(super) fn entry(&self, has_client_fin: bool) -> FilterEntry {
+        let state = match (has_client_fin, self.has_server_fin) {
+            (false, false) => ConnectionState::Established,
+            (false, true) => ConnectionState::EstablishedServerFin,
+            (true, _) => ConnectionState::EstablishedClientFin,
+        };
+        let short_isn = FilterEntry::short_isn(self.isn);
+        FilterEntry { fingerprint: 0, state, client: self.client, tick: self.start_tick, short_isn }
+    }
+
     fn to_word(self) -> u64 {
         let delay = FilterEntry::tick_of(u64::from(self.tick.wrapping_sub(self.start_tick)));
         u64::from(self.isn)
@@ -90,6 +101,16 @@ pub(super) enum Verdict {
     Contradicts,
     /// It is the client's answer to this one.
     Answers(Rival),
+}
+
+impl Verdict {
+    /// The handshake that is answered.
+    pub(super) fn answered(self) -> Option<Rival> {
+        match self {
+            Verdict::Answers(rival) => Some(rival),
+            Verdict::Uncontested | Verdict::Contradicts => None,
+        }
+    }
 }
 
 /// The handshakes of one partition that contradict known connections. The memory is fixed when it is made.
@@ -187,6 +208,15 @@ impl Rivals {
         verdict
     }
 
+    /// Whether the whole number of this connection's handshake is recorded.
+    pub(super) fn knows(&self, hash: ConnectionHash, known: &FilterEntry, now: u64) -> bool {
+        let mut records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
+        records.any(|record| {
+            let is_recent = record[0] == hash.to_bits() && Rival::age(record[1], now) <= self.timeout;
+            is_recent && Rival::of_word(record[1]).is(known)
+        })
+    }
+
     /// Whether a handshake with this number, or one that follows it, was recorded as that of this connection.
     pub(super) fn follows(&self, hash: ConnectionHash, known: &FilterEntry, isn: u32, now: u64) -> bool {
         match self.judge(hash, (known.client, isn), None, now) {
@@ -195,16 +225,29 @@ impl Rivals {
         }
     }
 
-    /// Records that the server of the handshake with this number has sent its FIN. False if there is none.
+    /// Records that the server of a handshake has sent its FIN, if it acknowledges the number of one or what shortly
+    /// follows it: data of the client that was not seen. Not of the handshake of the known connection. False if there is
+    /// none.
     #[cold]
-    pub(super) fn end_server(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) -> bool {
+    pub(super) fn end_server(
+        &mut self,
+        hash: ConnectionHash,
+        (client, acknowledged): (Side, u32),
+        known: &FilterEntry,
+        now: u64,
+    ) -> bool {
         let timeout = self.timeout;
         let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact_mut(2);
-        let mut found = records.filter(|record| record[0] == hash.to_bits()).filter(|record| {
+        let mut has_ended = false;
+        for record in records.filter(|record| record[0] == hash.to_bits()) {
             let rival = Rival::of_word(record[1]);
-            (rival.client, rival.isn) == (client, isn) && Rival::age(record[1], now) <= timeout
-        });
-        found.next().map(|record| record[1] |= 1 << FIN_SHIFT).is_some()
+            let is_behind = acknowledged.wrapping_sub(rival.isn) < FIRST_WINDOW_SIZE;
+            if rival.client == client && is_behind && !rival.is(known) && Rival::age(record[1], now) <= timeout {
+                record[1] |= 1 << FIN_SHIFT;
+                has_ended = true;
+            }
+        }
+        has_ended
     }
 
     /// Forgets what contradicts a connection: it was answered.
@@ -294,13 +337,27 @@ mod tests {
     #[test]
     fn a_server_that_ends_before_its_client_answers_has_ended() {
         let mut rivals = Rivals::new(TIMEOUT);
+        let known = |client, isn| FilterEntry {
+            fingerprint: 0,
+            state: ConnectionState::Established,
+            client,
+            tick: 900,
+            short_isn: FilterEntry::short_isn(isn),
+        };
+        let (other, own) = (known(First, 1 << 30), known(First, 7));
         rivals.put(hash(1), First, 7, 1_000);
-        for (number, client, isn, now) in
-            [(2, First, 7, 1_000), (1, Second, 7, 1_000), (1, First, 8, 1_000), (1, First, 7, 1_001 + TIMEOUT)]
-        {
-            assert!(!rivals.end_server(hash(number), client, isn, now));
+        for (number, client, isn, known, now) in [
+            (2, First, 7, &other, 1_000),
+            (1, Second, 7, &other, 1_000),
+            (1, First, 6, &other, 1_000),
+            (1, First, 7 + FIRST_WINDOW_SIZE, &other, 1_000),
+            (1, First, 7, &other, 1_001 + TIMEOUT),
+            (1, First, 7, &own, 1_000),
+        ] {
+            assert!(!rivals.end_server(hash(number), (client, isn), known, now));
         }
-        assert!(rivals.end_server(hash(1), First, 7, 1_001));
+        assert!(rivals.end_server(hash(1), (First, 7), &other, 1_001));
+        assert!(rivals.end_server(hash(1), (First, 6 + FIRST_WINDOW_SIZE), &other, 1_001));
         rivals.put(hash(1), First, 7, 1_002);
         let rival = Rival { client: First, isn: 7, tick: 1_002, start_tick: 1_000, has_server_fin: true };
         assert_eq!(rivals.judge(hash(1), (First, 7), None, 1_003), Verdict::Answers(rival));

@@ -10,7 +10,7 @@
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
-//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
+//! | FIN | unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
@@ -197,6 +197,8 @@ pub enum Event {
     Replace((AnyKey, u32), (AnyKey, u32)),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
+    /// The first connection has closed, and the second, between the same ends, has opened and closed with that packet.
+    CloseAndPass((AnyKey, u32), (AnyKey, u32)),
 }
 
 /// What the filter knows of a listed connection.
@@ -410,6 +412,9 @@ impl Tracker {
             return ControlFlow::Continue(());
         }
         let is_half_open = entry.is_some_and(|entry| entry.state.is_half_open());
+        if !is_half_open && let ControlFlow::Break(event) = self.contested_refused(signal, parts, found) {
+            return ControlFlow::Break(event);
+        }
         if let SignalKind::Fin | SignalKind::Rst = parts.kind {
             // A handshake of which the SYN was seen is another connection's, and most that are reset are scans.
             let may_be_there = !is_half_open || entry.is_some_and(|entry| entry.state.is_unseen());
@@ -433,11 +438,52 @@ impl Tracker {
             }
             // A SYN-ACK with another ISN may be forged: the client's answer replaces the connection.
             SignalKind::Syn | SignalKind::SynAck if record.is_open() || is_same && self.is_copy_of(&record) => {
+                if parts.kind == SignalKind::SynAck && !is_same {
+                    self.rivals.put(hash, parts.sender.other(), parts.isn, now);
+                }
                 self.counts.repeats += 1;
                 ControlFlow::Break(None)
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    /// Applies a packet to the handshakes that contradict an open connection that was refused, as to those of one that
+    /// is tracked. Continues if it is of none of them.
+    fn contested_refused(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        found: Option<(FilterSlot, FilterEntry)>,
+    ) -> ControlFlow<Option<Event>> {
+        let has_client_fin = parts.kind == SignalKind::Fin;
+        let may_answer = has_client_fin || matches!(parts.kind, SignalKind::Ack | SignalKind::Alive);
+        if !may_answer || !self.rivals.may_contest(self.now) {
+            return ControlFlow::Continue(());
+        }
+        let (hash, now) = (signal.hash(), self.now);
+        let Some(record) = self.refused.record(hash).filter(RefusedRecord::is_open) else {
+            return ControlFlow::Continue(());
+        };
+        let known = self.entry_of_refused(hash, &record);
+        if let Some(rival) = self.judge(signal, parts, Some(&known)).answered() {
+            let entry = FilterEntry { fingerprint: known.fingerprint, ..rival.entry(has_client_fin) };
+            self.rivals.forget(hash);
+            if has_client_fin && rival.has_server_fin {
+                self.refused.end(&signal.key(), hash, EndedSides::ALL, true, now);
+                return ControlFlow::Break(None);
+            }
+            return ControlFlow::Break(match found {
+                Some((slot, _)) => self.open(signal, slot, entry),
+                None => self.open_unplaced(signal, entry),
+            });
+        }
+        let client = parts.sender.other();
+        let is_own = client == known.client && known.short_isn == FilterEntry::short_isn(parts.isn);
+        if has_client_fin && !is_own && self.rivals.end_server(hash, (client, parts.isn), &known, now) {
+            return ControlFlow::Break(None);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Whether what has the number of this refused connection, which has ended, may be a copy of its own packets.
@@ -551,12 +597,7 @@ impl Tracker {
                 return self.open(signal, slot, FilterEntry { state: ConnectionState::EstablishedClientFin, ..entry });
             }
             (state, true) if state.is_answered() => {
-                self.state_closed = ConnectionState::Established;
-                self.counts.opened += 1;
-                self.counts.closed += 1;
-                self.end_half_open(slot);
-                self.end(signal, slot, &entry, [true; 2], [false; 2]);
-                return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
+                return Some(self.pass(signal, slot, &entry, None));
             }
             (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
             (ConnectionState::SynRecvLate, false) => ConnectionState::SynRecvLateServerFin,
@@ -726,6 +767,19 @@ impl Tracker {
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
+    /// Opens and closes a connection with one packet, which also closes another between the same ends, if it does.
+    fn pass(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, closed: Option<Event>) -> Event {
+        self.counts.opened += 1;
+        self.counts.closed += 1;
+        self.end_half_open(slot);
+        self.end(signal, slot, entry, [true; 2], [false; 2]);
+        let passed = (oriented(signal, entry.client), entry.payload());
+        match closed {
+            Some(Event::Close(before, payload)) => Event::CloseAndPass((before, payload), passed),
+            _ => Event::Pass(passed.0, passed.1),
+        }
+    }
+
     /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs and RSTs, and records it as
     /// ended.
     #[inline]
@@ -832,8 +886,9 @@ impl Tracker {
     #[inline(always)]
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
         match parts.kind {
-            // Its SYN-ACK may acknowledge the data as well.
-            SignalKind::Syn if signal.has_data() => {
+            // Its SYN-ACK may acknowledge the data as well. Of what takes the place of another the client's first packet
+            // has to be known, whichever that is.
+            SignalKind::Syn if signal.has_data() || slot.is_some() => {
                 self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
             }
             // It may be forged, of which its whole number says more than the entry.
@@ -846,9 +901,12 @@ impl Tracker {
         let opened = match parts.kind {
             SignalKind::Completes => {
                 let opened = entry(ConnectionState::Established, parts.sender);
-                match self.judge(signal, parts, None) {
-                    Verdict::Answers(rival) => FilterEntry { tick: rival.start_tick, ..opened },
-                    Verdict::Uncontested | Verdict::Contradicts => opened,
+                match self.judge(signal, parts, None).answered() {
+                    Some(rival) => {
+                        let FilterEntry { tick, state, .. } = rival.entry(false);
+                        FilterEntry { tick, state, ..opened }
+                    }
+                    None => opened,
                 }
             }
             SignalKind::SynAck if self.config.answer_opens => entry(ConnectionState::Established, parts.sender.other()),
@@ -873,12 +931,7 @@ impl Tracker {
         let is_same = entry.short_isn == short_isn;
         let age = entry.age(self.now);
         match entry.state {
-            ConnectionState::Closed if !is_same => {
-                if !entry.is_trace() {
-                    self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
-                }
-                return self.begin_anew(signal, parts, Some(slot));
-            }
+            ConnectionState::Closed if !is_same => return self.begin_anew(signal, parts, Some(slot)),
             ConnectionState::SynSent if entry.client == parts.sender => {
                 if !is_same || u64::from(age) > SYN_TIMEOUT_MAX_TICKS {
                     return self.begin_anew(signal, parts, Some(slot));
@@ -928,17 +981,15 @@ impl Tracker {
                 // What acknowledges neither the SYN nor its data answers another one, which was not seen.
                 let is_of_syn =
                     entry.short_isn == short_isn || self.rivals.follows(signal.hash(), &entry, parts.isn, self.now);
+                if !is_of_syn {
+                    self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                }
                 let tick = if is_of_syn { entry.tick } else { FilterEntry::tick_of(self.now) };
                 let answered = FilterEntry { state: ConnectionState::SynRecvLate, short_isn, tick, ..entry };
                 self.begin(signal, Some(slot), &answered);
                 None
             }
-            ConnectionState::Closed if entry.short_isn != short_isn => {
-                if !entry.is_trace() {
-                    self.rivals.put(signal.hash(), client, parts.isn, self.now);
-                }
-                self.begin_anew(signal, parts, Some(slot))
-            }
+            ConnectionState::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
             state
                 if state.is_established()
                     && !state.is_one_way()
@@ -1088,7 +1139,7 @@ impl Tracker {
         if entry.state.is_answered()
             && from_client
             && entry.short_isn != FilterEntry::short_isn(parts.isn)
-            && let Some(ended) = self.contradicted(signal, parts)
+            && let Some(ended) = self.contradicted(signal, parts, &entry)
         {
             return self.reopen(signal, parts, Some(slot), ended);
         }
@@ -1147,29 +1198,30 @@ impl Tracker {
         if !entry.state.is_half_open() || is_own {
             return None;
         }
-        match self.judge(signal, parts, Some(entry)) {
-            Verdict::Answers(rival) => Some(rival),
-            Verdict::Uncontested | Verdict::Contradicts => None,
-        }
+        self.judge(signal, parts, Some(entry)).answered()
     }
 
     /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
-    /// seen: it had ended, or so it seemed, and both that and the SYN-ACK were forged. Its last packets may come late,
-    /// so that of a connection which both sides have ended only what shows that its sender has not counts.
+    /// seen, of the connection with this entry: it had ended, or so it seemed, and both that and the SYN-ACK were forged.
+    /// Its last packets may come late, so that of a connection which both sides have ended only what shows that its
+    /// sender has not counts.
     #[cold]
-    fn contradicted(&mut self, signal: &Signal, parts: SignalParts) -> Option<Ended> {
+    fn contradicted(&mut self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> Option<Ended> {
         let has_ended = self.ended.get(signal.hash())?.has_fin == [true; 2];
         let is_other = match self.judge(signal, parts, None) {
             Verdict::Answers(_) => false,
-            // One that completes the handshake in the few bits that the capture side knows says no less.
-            Verdict::Contradicts => parts.kind != SignalKind::Ack || !has_ended,
-            Verdict::Uncontested => parts.kind == SignalKind::Alive && !has_ended,
+            // One that completes the handshake in the few bits that the capture side knows says no less. Where the number
+            // of the handshake is not known whole, the client's first packet may follow it behind others.
+            Verdict::Contradicts if self.rivals.knows(signal.hash(), entry, self.now) => {
+                parts.kind != SignalKind::Ack || !has_ended
+            }
+            Verdict::Contradicts | Verdict::Uncontested => parts.kind == SignalKind::Alive && !has_ended,
         };
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
-    /// Applies a FIN to the handshakes that contradict an open connection. Its client may answer one with it, or its
-    /// server send it before that. Continues if it is of none of them.
+    /// Applies a FIN to the handshakes that contradict a connection. Its client may answer one with it, or its server send
+    /// it before that. Continues if it is of none of them.
     #[cold]
     fn contested_fin(
         &mut self,
@@ -1177,15 +1229,19 @@ impl Tracker {
         parts: SignalParts,
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> ControlFlow<Option<Event>> {
-        if !entry.state.is_established() || entry.state.is_one_way() {
+        if entry.state.is_one_way() || entry.state == ConnectionState::Closed {
             return ControlFlow::Continue(());
         }
-        if let Verdict::Answers(rival) = self.judge(signal, parts, Some(&entry)) {
+        let answered = match entry.state.is_established() {
+            true => self.judge(signal, parts, Some(&entry)).answered(),
+            false => self.answered_rival(signal, parts, &entry),
+        };
+        if let Some(rival) = answered {
             return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
         }
         let client = parts.sender.other();
         let is_own = client == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
-        if !is_own && self.rivals.end_server(signal.hash(), client, parts.isn, self.now) {
+        if !is_own && self.rivals.end_server(signal.hash(), (client, parts.isn), &entry, self.now) {
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
@@ -1197,21 +1253,14 @@ impl Tracker {
         &mut self,
         signal: &Signal,
         (slot, entry): (FilterSlot, FilterEntry),
-        Rival { client, isn, start_tick: tick, has_server_fin, .. }: Rival,
+        rival: Rival,
         has_client_fin: bool,
     ) -> Option<Event> {
         let closed = if entry.state.is_established() { self.close(signal, &entry) } else { None };
-        let state = match (has_client_fin, has_server_fin) {
-            (false, false) => ConnectionState::Established,
-            (false, true) => ConnectionState::EstablishedServerFin,
-            (true, _) => ConnectionState::EstablishedClientFin,
-        };
-        let entry = FilterEntry { state, client, tick, short_isn: FilterEntry::short_isn(isn), ..entry };
-        if has_client_fin && has_server_fin {
-            // It was open for no time: there is no event for that beside the other's.
+        let entry = FilterEntry { fingerprint: entry.fingerprint, ..rival.entry(has_client_fin) };
+        if has_client_fin && rival.has_server_fin {
             self.rivals.forget(signal.hash());
-            self.end(signal, slot, &entry, [true; 2], [false; 2]);
-            return closed;
+            return Some(self.pass(signal, slot, &entry, closed));
         }
         let opened = self.open(signal, slot, entry);
         replaced(closed, opened)
@@ -1438,18 +1487,19 @@ impl Tracker {
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
     }
 
-    /// The sides that were seen of the connection with this payload, which the last event closed; `None` where that is
-    /// not known: of one that may be known from the system alone, or from a SYN-ACK alone.
+    /// The sides that were seen of the connection with this payload, which the last event closed, or opened and closed
+    /// (`has_passed`); `None` where that is not known: of one that may be known from the system alone, or from a SYN-ACK
+    /// alone.
     ///
     /// Without [`TrackerConfig::one_way_max`] nothing opens before both sides were seen. With it, the state of a
     /// connection says so, unless it was lost since: by an end that was taken back, or for want of room.
     #[must_use]
-    pub fn sides_seen(&self, payload: u32) -> Option<SidesSeen> {
+    pub fn sides_seen(&self, payload: u32, has_passed: bool) -> Option<SidesSeen> {
         let Counts { reopened, refused_open, unplaced, .. } = self.counts;
         let is_lost = self.config.one_way_max > 0 && reopened + refused_open + unplaced > 0;
         match self.state_closed {
-            ConnectionState::OneWayClient => Some(SidesSeen::Client),
-            ConnectionState::OneWayServer => Some(SidesSeen::Server),
+            ConnectionState::OneWayClient if !has_passed => Some(SidesSeen::Client),
+            ConnectionState::OneWayServer if !has_passed => Some(SidesSeen::Server),
             _ if payload & MIDSTREAM != 0 || self.config.answer_opens || is_lost => None,
             _ => Some(SidesSeen::Both),
         }

@@ -556,16 +556,39 @@ fn who_opens_a_connection_anew_is_listed_with_its_second_start() {
 }
 
 #[test]
+fn a_first_packet_that_overtakes_another_is_not_of_the_connection_before() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let [old, lost, new] = [(); 3].map(|()| Connection::new(&mut numbers, 40_000));
+        let second = |at: i64| BEGIN_US + at * SECOND_US;
+        let mut packets = [old.handshake(second(0)), old.talk(second(16), 0)].concat();
+        packets.push((second(18), old.server_at(RST | ACK, 0)));
+        // Nothing answers it.
+        packets.push((second(26), lost.handshake(0).remove(0).1));
+        packets.extend(new.handshake(second(52)).into_iter().take(2));
+        packets
+            .extend([(second(52) + 260_000, new.client_at(ACK, 854)), (second(52) + 266_000, new.client_at(ACK, 0))]);
+        let list = last(packets);
+        let row = only_row(&list);
+        assert_eq!((row.state, row.start_ns / 1_000), (RowState::Established, second(52)));
+        assert_eq!(list.header.figures.reopened, 0);
+    }
+}
+
+#[test]
 fn who_opens_a_connection_anew_may_end_it_before_the_answer_or_with_it() {
     for seed in SEEDS {
-        for (server_ends, client_ends) in [(true, false), (false, true), (true, true)] {
+        // Data of the client may not have been captured that the server's FIN acknowledges.
+        let cases = [(true, false), (false, true), (true, true)];
+        for ((server_ends, client_ends), unseen) in cases.into_iter().flat_map(|case| [(case, 0), (case, 2_800)]) {
             let mut numbers = Numbers(seed);
             let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
             let second = |at: i64| BEGIN_US + at * SECOND_US;
             let mut packets = [old.handshake(second(0)), old.talk(second(1), 1)].concat();
             packets.extend(new.handshake(second(30)).into_iter().take(2));
             if server_ends {
-                packets.push((second(31), new.server_at(FIN | ACK, 0)));
+                let numbers = (new.server_isn.wrapping_add(1), new.isn.wrapping_add(1 + unseen));
+                packets.push((second(31), plain_frame((2, 443), (1, 40_000), FIN | ACK, numbers)));
             }
             packets.push((second(32), new.client_at(if client_ends { FIN | ACK } else { ACK }, 0)));
             packets.push((second(33), new.client_at(ACK, 1)));

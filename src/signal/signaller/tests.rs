@@ -108,6 +108,26 @@ fn what_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
 }
 
 #[test]
+fn what_comes_late_uses_up_no_syn_that_another_thread_reads_the_answer_to() {
+    let of_client = |flags, seq, ack| TcpSegment { seq, ack, ..segment(CLIENT, SERVER, flags) };
+    for is_flushed in [false, true] {
+        let mut signaller = signaller_of(SignallerConfig { seen_syn_count: 1 << 10, ..CONFIG }, 1 << 10, None);
+        let opened = [of_client(SYN, 100, 0), of_client(ACK, 101, 200), of_client(TcpSegment::RST, 600, 200)];
+        assert_eq!(kinds(&mut signaller, &opened), [SignalKind::Syn, SignalKind::Ack, SignalKind::Rst]);
+        let mut isns = Vec::new();
+        let next = [of_client(SYN, 9 << 20, 0), of_client(ACK, 500, 250), of_client(ACK, (9 << 20) + 1, 1)];
+        for segment in next {
+            signaller.push(&segment, || (1, 0), |signal| isns.push(signal.parts().isn));
+            if is_flushed {
+                signaller.flush(|signal| isns.push(signal.parts().isn));
+            }
+        }
+        signaller.flush(|signal| isns.push(signal.parts().isn));
+        assert_eq!(isns, [9 << 20, 9 << 20], "flushed: {is_flushed}");
+    }
+}
+
+#[test]
 fn one_way_waits_for_the_client_after_its_syn() {
     let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
     assert_eq!(kinds(&mut signaller(true, 1024), &packets), [SignalKind::Syn, SignalKind::Ack]);

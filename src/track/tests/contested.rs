@@ -89,6 +89,85 @@ fn a_client_that_denies_a_forged_syn_ack_goes_on_with_what_a_forged_rst_had_ende
 }
 
 #[test]
+fn a_first_packet_behind_lost_ones_is_not_of_the_connection_before() {
+    for key in KEYS.map(|key| key()) {
+        for is_syn_seen in [true, false] {
+            let mut scene = Scene::new(config());
+            assert_eq!(scene.play(key, "7SaD+r").len(), 2);
+            scene.pass(3);
+            // Nothing answers this one.
+            scene.send(key, Client, SignalKind::Syn, FORGED);
+            scene.pass(8);
+            let mut start = tick(&scene);
+            if is_syn_seen {
+                scene.send(key, Client, SignalKind::Syn, ISN);
+            }
+            scene.pass(1);
+            if !is_syn_seen {
+                start = tick(&scene);
+            }
+            scene.send(key, Server, SignalKind::SynAck, ISN);
+            scene.pass(1);
+            let opened = scene.send(key, Client, SignalKind::Ack, ISN + 854);
+            assert_eq!(opened, Some(Event::Open(key, start)), "SYN seen: {is_syn_seen}");
+        }
+        // Where a SYN-ACK was forged meanwhile.
+        let mut scene = Scene::new(config());
+        assert_eq!(scene.play(key, "7SaD+r").len(), 2);
+        scene.pass(u64::from(LINGER_TICKS) + 3);
+        let start = tick(&scene);
+        scene.send(key, Client, SignalKind::Syn, ISN);
+        scene.pass(1);
+        scene.send(key, Server, SignalKind::SynAck, ISN);
+        scene.send(key, Server, SignalKind::SynAck, FORGED);
+        let opened = scene.send(key, Client, SignalKind::Ack, ISN + 854);
+        assert_eq!(opened, Some(Event::Open(key, start)));
+    }
+}
+
+#[test]
+fn a_server_ends_the_one_of_two_handshakes_that_it_acknowledges() {
+    for key in KEYS.map(|key| key()) {
+        // Data of the client may have been lost that the FIN acknowledges.
+        for acknowledged in [ISN, ISN + 500] {
+            for ends_with_answer in [false, true] {
+                let mut scene = Scene::new(config());
+                for isn in [FORGED, ISN] {
+                    scene.send(key, Client, SignalKind::Syn, isn);
+                    scene.send(key, Server, SignalKind::SynAck, isn);
+                }
+                let start = tick(&scene);
+                assert_eq!(scene.send(key, Server, SignalKind::Fin, acknowledged), None);
+                if ends_with_answer {
+                    let passed = scene.send(key, Client, SignalKind::Fin, ISN);
+                    assert_eq!(passed, Some(Event::Pass(key, start)));
+                } else {
+                    let opened = scene.send(key, Client, SignalKind::Completes, ISN);
+                    assert_eq!(opened, Some(Event::Open(key, start)));
+                    assert_eq!(scene.send(key, Client, SignalKind::Fin, ISN + 900), Some(Event::Close(key, start)));
+                }
+                assert_eq!(scene.half_open(), []);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_takes_the_place_of_another_and_ends_with_one_packet_has_opened_and_closed() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        let first = tick(&scene);
+        assert_eq!(scene.play(key, "7SaD+").len(), 1);
+        let second = tick(&scene);
+        scene.send(key, Server, SignalKind::SynAck, ISN);
+        assert_eq!(scene.send(key, Server, SignalKind::Fin, ISN + 3_000), None);
+        let event = scene.send(key, Client, SignalKind::Fin, ISN);
+        assert_eq!(event, Some(Event::CloseAndPass((key, first), (key, second))));
+        assert_eq!((scene.counts().opened, scene.counts().closed), (2, 2));
+    }
+}
+
+#[test]
 fn what_acknowledges_neither_a_syn_nor_its_data_starts_where_it_is_seen() {
     for key in KEYS.map(|key| key()) {
         for (acknowledged, has_data, is_of_syn) in

@@ -114,9 +114,11 @@ impl Machine {
         self.rivals_of(packet, now).into_iter().filter(is_later).collect()
     }
 
-    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present.
-    fn start_of(&self, packet: Packet, now: u64) -> u64 {
-        self.rivals_of(packet, now).iter().find(|rival| rival.isn == packet.isn).map_or(now, |rival| rival.start)
+    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present; and who has ended it.
+    fn start_of(&self, packet: Packet, now: u64) -> (u64, Vec<Sender>) {
+        let rivals = self.rivals_of(packet, now);
+        let answered = rivals.iter().find(|rival| rival.isn == packet.isn);
+        answered.map_or((now, vec![]), |rival| (rival.start, server_fin(rival)))
     }
 
     /// Keeps a handshake that contradicts its connection, and returns whether the connection stays as it is.
@@ -124,14 +126,18 @@ impl Machine {
         let Some(known) = self.known.get(&packet.connection) else { return false };
         let client = if packet.kind == SignalKind::Syn { packet.sender } else { other(packet.sender) };
         let is_open = known.stage == Stage::Open && is_both(known) && !self.rules.answer_opens;
-        let is_closed = known.stage == Stage::Closed && known.isn != 0;
         let is_other = (known.client, known.isn) != (client, packet.isn);
         let (is_contradicted, stays) = match (packet.kind, known.stage) {
-            (SignalKind::Syn | SignalKind::SynAck, Stage::SynSent) => (known.client != client, true),
-            (SignalKind::Syn, Stage::Answered) => (is_other && !known.is_unseen, true),
+            (SignalKind::Syn | SignalKind::SynAck, Stage::SynSent) if known.client != client => (true, true),
+            // What takes the place of a SYN.
+            (SignalKind::Syn, Stage::SynSent) => (is_other, false),
+            (SignalKind::SynAck, Stage::SynSent) => {
+                (is_other && !self.rules.answer_opens && !known.has_answered, false)
+            }
+            (SignalKind::Syn, Stage::Answered) => (is_other, !known.is_unseen),
             (SignalKind::SynAck, Stage::Answered) => (is_other, true),
-            (SignalKind::SynAck, _) => (known.isn != packet.isn && (is_open || is_closed), is_open),
-            (SignalKind::Syn, _) => (known.isn != packet.isn && is_closed, false),
+            (SignalKind::SynAck, _) => (known.isn != packet.isn && is_open, is_open),
+            (SignalKind::Syn, _) => (known.isn != packet.isn && known.stage != Stage::Open, false),
             _ => (false, false),
         };
         if is_contradicted {
@@ -213,13 +219,20 @@ impl Machine {
         Some(vec![closed, (true, client, start)])
     }
 
-    /// What a FIN does to the handshakes that contradict its open connection: the events, if it is of one of them.
+    /// What a FIN does to the handshakes that contradict its connection: the events, if it is of one of them.
     fn contested_fin(&mut self, packet: Packet, now: u64) -> Option<Vec<(bool, Sender, u64)>> {
-        let known = self.known.get(&packet.connection).filter(|known| known.stage == Stage::Open && is_both(known))?;
+        let is_contested = |known: &&Known| match known.stage {
+            Stage::Open => is_both(known),
+            Stage::SynSent | Stage::Answered => true,
+            Stage::Closed | Stage::Candidate => false,
+        };
+        let known = self.known.get(&packet.connection).filter(is_contested)?;
         if packet.kind != SignalKind::Fin {
             return None;
         }
-        let rivals = self.rivals_of_open(packet, known, now);
+        let is_open = known.stage == Stage::Open;
+        let mut rivals = if is_open { self.rivals_of_open(packet, known, now) } else { self.rivals_of(packet, now) };
+        rivals.retain(|rival| (rival.client, rival.isn) != (known.client, known.isn));
         if let Some(answered) = rivals.iter().find(|rival| rival.isn == packet.isn) {
             let closed = (false, known.client, known.start);
             let opened = (true, packet.sender, answered.start);
@@ -233,9 +246,11 @@ impl Machine {
             }
             self.known.insert(packet.connection, new);
             self.rivals.remove(&packet.connection);
-            self.closed += 1;
-            self.opened += u64::from(!is_over);
-            return Some(if is_over { vec![closed] } else { vec![closed, opened] });
+            let passed = (false, packet.sender, answered.start);
+            let events = [is_open.then_some(closed), Some(opened), is_over.then_some(passed)];
+            self.closed += u64::from(is_open) + u64::from(is_over);
+            self.opened += 1;
+            return Some(events.into_iter().flatten().collect());
         }
         let client = other(packet.sender);
         let is_own = (known.client, known.isn) == (client, packet.isn);
@@ -259,10 +274,11 @@ impl Machine {
         let ended = self.ended.get(&packet.connection)?;
         let has_ended = BOTH.iter().all(|side| ended.ended.contains(side));
         let rivals = self.rivals_of(packet, now);
-        let is_other = match rivals.iter().any(|rival| rival.isn == packet.isn) {
-            true => false,
-            false if rivals.is_empty() => is_alive && !has_ended,
-            false => packet.kind != SignalKind::Ack || !has_ended,
+        let is_of = |isn: u32| rivals.iter().any(|rival| rival.isn == isn);
+        let is_other = match (is_of(packet.isn), is_of(known.isn)) {
+            (true, _) => false,
+            (false, false) => is_alive && !has_ended,
+            (false, true) => packet.kind != SignalKind::Ack || !has_ended,
         };
         if is_other { self.open_again(packet) } else { None }
     }
@@ -492,9 +508,14 @@ fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     }
 }
 
-/// `start` is that of a connection that the packet opens anew.
-fn after_completes(before: Option<Known>, packet: Packet, (now, start): (u64, u64), rules: Rules) -> After {
-    let anew = Known { start, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+/// `start` is that of a connection that the packet opens anew, and `ended` who has ended it.
+fn after_completes(
+    before: Option<Known>,
+    packet: Packet,
+    (now, (start, ended)): (u64, (u64, Vec<Sender>)),
+    rules: Rules,
+) -> After {
+    let anew = Known { start, ended, heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
     let opens = (true, packet.sender, start);
     let Some(known) = before else { return (Some(anew), vec![opens]) };
     let is_same = known.isn == packet.isn;
@@ -516,7 +537,7 @@ fn after_completes(before: Option<Known>, packet: Packet, (now, start): (u64, u6
             if is_same && known.client == packet.sender && (known.syn_again.is_some() || now > known.since) =>
         {
             let start = known.syn_again.unwrap_or(now);
-            (Some(Known { start, ..anew }), vec![(true, packet.sender, start)])
+            (Some(Known { start, ended: vec![], ..anew }), vec![(true, packet.sender, start)])
         }
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])
@@ -645,6 +666,10 @@ fn agrees(packets: &[Packet], rules: Rules) {
                 (oriented(connection, client), payload(start)),
             )),
             [(true, client, start), (false, ..)] => Some(Event::Pass(oriented(connection, client), payload(start))),
+            [(false, before, start_before), (true, client, start), (false, ..)] => Some(Event::CloseAndPass(
+                (oriented(connection, before), payload(start_before)),
+                (oriented(connection, client), payload(start)),
+            )),
             _ => unreachable!("no packet does more: {expected:?}"),
         };
         // The flag is the same at both ends, which the list sees to; here it only follows from what is known.
@@ -657,6 +682,10 @@ fn agrees(packets: &[Packet], rules: Rules) {
                 vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM],
             ),
             Event::Pass(key, payload) => (Event::Pass(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM; 2]),
+            Event::CloseAndPass((before, payload_before), (key, payload)) => (
+                Event::CloseAndPass((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
+                vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM, payload >= MIDSTREAM],
+            ),
         };
         let midstream = event.map(flags);
         let event = midstream.as_ref().map(|(event, _)| *event);

@@ -45,6 +45,9 @@ fn config() -> TrackerConfig {
     }
 }
 
+/// The distance of the clients' initial numbers that scripts name: further than a window.
+const ISN_STEP: u32 = 1 << 20;
+
 /// The sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sender {
@@ -86,7 +89,7 @@ impl Scene {
     /// the client's ISN. `+` is the next tick, `t` the last one within the timeout from now, `l` the last within which
     /// a closed connection lingers.
     fn play(&mut self, key: AnyKey, script: &str) -> Vec<Event> {
-        let mut isn = 1;
+        let mut isn = ISN_STEP;
         let mut events = Vec::new();
         for letter in script.chars() {
             let kind = match letter.to_ascii_uppercase() {
@@ -98,7 +101,7 @@ impl Scene {
                 'R' => SignalKind::Rst,
                 'K' => SignalKind::Known,
                 digit if digit.is_ascii_digit() => {
-                    isn = u32::from(letter) - u32::from('0');
+                    isn = (u32::from(letter) - u32::from('0')) * ISN_STEP;
                     continue;
                 }
                 '+' => {
@@ -116,8 +119,8 @@ impl Scene {
                 }
             };
             let sender = if letter.is_ascii_uppercase() { Sender::Client } else { Sender::Server };
-            // A FIN has the numbers of what its sender has said, far from any ISN.
-            let isn = if kind == SignalKind::Fin { u32::MAX / 2 } else { isn };
+            // What the system knows has in this place which sides have ended.
+            let isn = if kind == SignalKind::Known { isn / ISN_STEP } else { isn };
             events.extend(self.send(key, sender, kind, isn));
         }
         events

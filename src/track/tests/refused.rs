@@ -40,6 +40,7 @@ impl Limited {
                 self.apply(Event::Close(before, payload_before));
                 self.apply(Event::Open(key, payload));
             }
+            Event::CloseAndPass((key, payload), _) => self.apply(Event::Close(key, payload)),
             Event::Pass(..) => {}
         }
     }

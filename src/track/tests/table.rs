@@ -47,7 +47,9 @@ fn check(rows: &[Row<'_>]) {
                     Event::Open(named, _) | Event::Close(named, _) => {
                         assert_eq!(*named, key, "{script}: events name the client first");
                     }
-                    Event::Reopen(..) | Event::Replace(..) | Event::Pass(..) => panic!("{script}: {event:?}"),
+                    Event::Reopen(..) | Event::Replace(..) | Event::Pass(..) | Event::CloseAndPass(..) => {
+                        panic!("{script}: {event:?}")
+                    }
                 }
                 assert_eq!(matches!(event, Event::Open(..)), at % 2 == 0, "{script}: an opening, a closing, in turn");
             }
@@ -267,7 +269,7 @@ fn a_half_open_connection_has_its_start_and_its_last_step() {
         let mut scene = Scene::new(config());
         let first = scene.tick;
         scene.play(v6(1), script);
-        let short_isn = FilterEntry::short_isn(1);
+        let short_isn = FilterEntry::short_isn(ISN_STEP);
         let expected =
             HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, short_isn };
         assert_eq!(scene.half_open(), [expected], "{script}");

@@ -49,9 +49,6 @@
 //!   certain. One in 131,072 does.
 //! - **A SYN-ACK that no tap captured** leaves a connection of which the server's packets show nothing but that it
 //!   talks. If one between the same ends is known to have ended, they may seem to be of that, and it is listed.
-//! - **A FIN of the server before the client's answer**, of a connection that takes the place of an open one between
-//!   the same ends: it may acknowledge data that has not passed, and of which of the two it is is then not certain. All
-//!   such FINs are doubtful here, of those that acknowledge only the SYN too.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.

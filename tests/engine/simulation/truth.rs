@@ -265,14 +265,11 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
-/// Where it acknowledges data, of which of the two the server's FIN was is then unknown.
-const REPLACED_BY_FIN: &str = "it took the place of another after its server's FIN";
-
 /// It then seems to be one that has ended, if that is known.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
 
 /// The doubts that outlast their connection: the engine may know no end of it.
-const STAYING: [&str; 6] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED, REPLACED_BY_FIN];
+const STAYING: [&str; 5] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED];
 
 /// All connections of a world that may matter, and what lists have to say of them.
 pub(super) struct Truth {
@@ -453,9 +450,6 @@ impl Truth {
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
-                if was_open && connection.fins[1] {
-                    connection.doubt = Some(REPLACED_BY_FIN);
-                }
             }
         }
     }
