@@ -8,6 +8,7 @@ use crate::export::lines::ListId;
 use crate::export::unpacked;
 use crate::flow::{AnyKey, VlanTags};
 use crate::list::{KnownConnection, Row, RowState};
+use crate::signal::PartitionSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -23,6 +24,7 @@ const LIST_LINE_SIZE_MAX: usize = 1 << 10;
 #[derive(Deserialize)]
 struct HeaderLine {
     flow_list: Option<HeaderFields>,
+    flow_part: Option<HeaderFields>,
     flow_changes: Option<HeaderFields>,
     closings: Option<ClosingFields>,
     selection: Option<IgnoredAny>,
@@ -54,6 +56,7 @@ struct HeaderFields {
     elapsed: Option<f64>,
     listed: Option<u64>,
     delisted: Option<u64>,
+    partitions: Option<PartitionSet>,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +194,8 @@ pub struct ListFacts {
     pub opened: u64,
     /// How many established ones ended in the interval.
     pub closed: u64,
+    /// The partitions that are in it, if it is a part of a list.
+    pub part: Option<PartitionSet>,
 }
 
 impl ListFacts {
@@ -238,7 +243,8 @@ impl ListFile {
         }
         let closings = header.closings.unwrap_or_default().lines;
         let (fields, is_changes) = match header {
-            HeaderLine { flow_list: Some(fields), .. } => (fields, false),
+            HeaderLine { flow_list: Some(fields), .. } if fields.partitions.is_none() => (fields, false),
+            HeaderLine { flow_part: Some(fields), .. } if fields.partitions.is_some() => (fields, false),
             HeaderLine { flow_changes: Some(fields), .. } => (fields, true),
             _ => return Err(lines.refuse(refused)),
         };
@@ -258,9 +264,9 @@ impl ListFile {
             base = Some((base_id, nanoseconds(elapsed)));
             left = listed.saturating_add(delisted);
         }
-        let HeaderFields { id, complete: is_complete, missing, opened, closed, .. } = fields;
+        let HeaderFields { id, complete: is_complete, missing, opened, closed, partitions: part, .. } = fields;
         let is_merged = fields.routers.is_some();
-        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed };
+        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed, part };
         Ok(ListFile { lines, left, facts, is_merged, base })
     }
 

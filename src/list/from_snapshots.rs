@@ -13,7 +13,7 @@ use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
 use crate::list::{EvictionTimes, FlowListConfig, Header, List};
-use crate::signal::{Clock, Partitions, TICK_NS, TimeBases};
+use crate::signal::{Clock, PartitionSet, Partitions, TICK_NS, TimeBases};
 use crate::snapshot::{Kind, RouterPart, Salvaged, SnapshotFile, Sums, file};
 use flowpeel_iblt::Iblt;
 use flowpeel_iblt::hash::Secret;
@@ -89,6 +89,8 @@ pub struct SnapshotList {
     since: Vec<u64>,
     /// How many sections of the snapshot applied last were damaged, if it was.
     damaged_sections: Option<u64>,
+    /// The partitions that its snapshots hold, if not all.
+    part: Option<PartitionSet>,
 }
 
 impl SnapshotList {
@@ -117,7 +119,14 @@ impl SnapshotList {
             since: vec![Clock::FIRST_TICK; header.partition_count],
             header: header.clone(),
             damaged_sections: None,
+            part: None,
         })
+    }
+
+    /// This list as a part of a list: its snapshots hold these partitions alone.
+    #[must_use]
+    pub fn of_part(self, part: Option<PartitionSet>) -> Self {
+        SnapshotList { part, ..self }
     }
 
     /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
@@ -186,7 +195,8 @@ impl SnapshotList {
         self.advance(&snapshot);
         if self.left() > 0 && fits_alone(&snapshot) {
             // What the list before has not is as new as it would be without this.
-            let mut alone = SnapshotList { since, ..SnapshotList::new(&snapshot.header, &self.secret)? };
+            let mut alone =
+                SnapshotList { since, part: self.part, ..SnapshotList::new(&snapshot.header, &self.secret)? };
             alone.advance(&snapshot);
             alone.list.adopt_starts(&self.list);
             if alone.left() < self.left() {
@@ -253,6 +263,7 @@ impl SnapshotList {
             unarchived: source.shortfall.unarchived,
             since: source.since,
             damaged_sections: self.damaged_sections,
+            part: self.part,
             ..Header::default()
         };
         let RouterPart { within_tick_ns, end_tick, .. } = *source;

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 pub const STREAM: &str = "flowpeel";
 
 /// How long the broker has for an answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time within which the broker drops what it got already: longer than a shipper takes to start anew.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);

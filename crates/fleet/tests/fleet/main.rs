@@ -7,6 +7,7 @@ mod delivery;
 mod kills;
 mod permissions;
 mod server;
+mod shares;
 mod site;
 mod tls;
 mod wire;

@@ -73,7 +73,7 @@ impl Site {
         let lists = self.path("expected").join(name);
         fs::create_dir_all(&lists).unwrap();
         let (snapshots, format, keep) = (self.made(name), Format::default(), Keep::default());
-        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep })
+        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep, part: None })
             .unwrap()
             .once(&mut Strict)
             .unwrap();
@@ -139,7 +139,8 @@ impl Site {
     }
 }
 
-fn fleet(command: &str) -> Command {
+/// A command of the fleet.
+pub(crate) fn fleet(command: &str) -> Command {
     let mut fleet = Command::new(env!("CARGO_BIN_EXE_flowpeel-fleet"));
     fleet.arg(command).stdin(Stdio::null());
     fleet
