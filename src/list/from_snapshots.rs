@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};
-use crate::handover::{Changes, Delta, HalfOpenList};
+use crate::handover::{Changes, Delta, HalfOpenList, SidesSeen};
 use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
@@ -75,6 +75,8 @@ pub struct KnownConnection {
     pub midstream: bool,
     /// Whether it may be older.
     pub start_is_bound: bool,
+    /// The sides of it that were seen.
+    pub sides: SidesSeen,
 }
 
 /// The list of one run of a router, kept from its snapshots.
@@ -135,7 +137,7 @@ impl SnapshotList {
     ///
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
-        let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
+        let start = Start::at(list_end.tick_before(known.age_ns), known.midstream).of_sides(known.sides);
         let start = if known.start_is_bound { start.bound() } else { start };
         let partition = self.partition_of.of(&known.key);
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
@@ -341,7 +343,13 @@ mod tests {
         let moment = TickMoment { tick: list_end, within_tick_ns: 0 };
         for (key, start) in &before {
             let age_ns = (list_end - start) as i64 * TICK_NS;
-            let known = KnownConnection { key: AnyKey::V4(*key), age_ns, midstream: false, start_is_bound: false };
+            let known = KnownConnection {
+                key: AnyKey::V4(*key),
+                age_ns,
+                midstream: false,
+                start_is_bound: false,
+                sides: SidesSeen::Both,
+            };
             assert!(list.relist(&known, moment));
         }
         list.set_whole_at(moment);

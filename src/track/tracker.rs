@@ -195,6 +195,8 @@ pub enum Event {
     Reopen(AnyKey, u32),
     /// The first connection has closed, and the second, between the same ends, has opened.
     Replace((AnyKey, u32), (AnyKey, u32)),
+    /// The connection with this key stays open, and its payload is another: its other side was seen.
+    Turn(AnyKey, u32, u32),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
 }
@@ -562,8 +564,12 @@ impl Tracker {
             }
             (ConnectionState::Established, true) => ConnectionState::EstablishedClientFin,
             (ConnectionState::Established, false) => ConnectionState::EstablishedServerFin,
-            (ConnectionState::OneWayClient, false) => ConnectionState::EstablishedServerFin,
-            (ConnectionState::OneWayServer, true) => ConnectionState::EstablishedClientFin,
+            (ConnectionState::OneWayClient, false) => {
+                return Some(self.turn(signal, (slot, entry), ConnectionState::EstablishedServerFin));
+            }
+            (ConnectionState::OneWayServer, true) => {
+                return Some(self.turn(signal, (slot, entry), ConnectionState::EstablishedClientFin));
+            }
             (ConnectionState::OneWayClient, true)
             | (ConnectionState::OneWayServer, false)
             | (ConnectionState::EstablishedServerFin, true)
@@ -579,9 +585,16 @@ impl Tracker {
             }
             _ => return None,
         };
-        self.one_way -= u64::from(entry.state.is_one_way());
         self.filter.set_state(slot, marked);
         None
+    }
+
+    /// Marks an open connection of which one side was seen as one of which both were, in this state.
+    fn turn(&mut self, signal: &Signal, (slot, entry): (FilterSlot, FilterEntry), state: ConnectionState) -> Event {
+        self.one_way -= 1;
+        self.filter.set_state(slot, state);
+        let after = FilterEntry { state, ..entry };
+        Event::Turn(oriented(signal, entry.client), entry.payload(), after.payload())
     }
 
     fn reset(
@@ -956,9 +969,7 @@ impl Tracker {
                 replaced(closed, opened)
             }
             ConnectionState::OneWayClient if entry.client == client => {
-                self.one_way -= 1;
-                self.filter.set_state(slot, ConnectionState::Established);
-                None
+                Some(self.turn(signal, (slot, entry), ConnectionState::Established))
             }
             state => {
                 // Who repeats it waits for the answer still.
@@ -1107,11 +1118,8 @@ impl Tracker {
             ConnectionState::AnsweredUnseen if !from_client && one_way_allowed => ConnectionState::OneWayServer,
             ConnectionState::OneWayClient | ConnectionState::OneWayServer => {
                 // The other side is there after all: from now on both have to end the connection.
-                if from_client == (entry.state == ConnectionState::OneWayServer) {
-                    self.one_way -= 1;
-                    self.filter.set_state(slot, ConnectionState::Established);
-                }
-                return None;
+                let is_other = from_client == (entry.state == ConnectionState::OneWayServer);
+                return is_other.then(|| self.turn(signal, (slot, entry), ConnectionState::Established));
             }
             ConnectionState::Established
             | ConnectionState::EstablishedClientFin

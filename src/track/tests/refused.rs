@@ -40,7 +40,7 @@ impl Limited {
                 self.apply(Event::Close(before, payload_before));
                 self.apply(Event::Open(key, payload));
             }
-            Event::Pass(..) => {}
+            Event::Turn(..) | Event::Pass(..) => {}
         }
     }
 

@@ -47,7 +47,9 @@ fn check(rows: &[Row<'_>]) {
                     Event::Open(named, _) | Event::Close(named, _) => {
                         assert_eq!(*named, key, "{script}: events name the client first");
                     }
-                    Event::Reopen(..) | Event::Replace(..) | Event::Pass(..) => panic!("{script}: {event:?}"),
+                    Event::Reopen(..) | Event::Replace(..) | Event::Turn(..) | Event::Pass(..) => {
+                        panic!("{script}: {event:?}")
+                    }
                 }
                 assert_eq!(matches!(event, Event::Open(..)), at % 2 == 0, "{script}: an opening, a closing, in turn");
             }

@@ -3,6 +3,7 @@
 //!
 //! Tests that need nats-server are skipped, and say so, where it is not installed.
 
+mod asymmetric;
 mod delivery;
 mod kills;
 mod permissions;
