@@ -129,6 +129,8 @@ pub struct StreamLimits {
     pub size: u64,
     /// The longest that a message is kept.
     pub age: Duration,
+    /// On how many servers each message is.
+    pub replica_count: u8,
 }
 
 impl Broker {
@@ -146,6 +148,7 @@ impl Broker {
             duplicate_window: DUPLICATE_WINDOW.min(limits.age),
             discard: DiscardPolicy::Old,
             storage: StorageType::File,
+            num_replicas: usize::from(limits.replica_count),
             ..stream::Config::default()
         };
         match self.stream_context.get_stream(STREAM).await {

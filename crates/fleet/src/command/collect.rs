@@ -64,6 +64,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "AGE", default_value = "7d", value_parser = age, hide_short_help = true)]
     stream_age: Duration,
 
+    /// On how many servers of a cluster each message of the stream is, if it does not exist yet
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5), hide_short_help = true)]
+    stream_replicas: u8,
+
     /// List what is there now, and end
     #[arg(long)]
     once: bool,
@@ -164,7 +168,11 @@ async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut 
     let broker = arguments.broker.connect("flowpeel-fleet collect", "_INBOX_collect").await?;
     let collect = CollectConfig {
         name: arguments.name.clone(),
-        limits: StreamLimits { size: arguments.stream_mib << 20, age: arguments.stream_age },
+        limits: StreamLimits {
+            size: arguments.stream_mib << 20,
+            age: arguments.stream_age,
+            replica_count: arguments.stream_replicas,
+        },
     };
     let mut collector = Collector::new(broker, collect, inbox, lists);
     let ended = collector.run(arguments.once, observer).await;

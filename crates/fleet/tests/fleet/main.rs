@@ -5,6 +5,7 @@
 
 mod asymmetric;
 mod delivery;
+mod demo;
 mod kills;
 mod permissions;
 mod server;
