@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
 use crate::flow::AnyKey;
 use crate::list::{Header, SnapshotList, TickMoment};
+use crate::signal::PartitionSet;
 use crate::snapshot::{Kind, RouterPart, SnapshotFile};
 use flowpeel_iblt::hash::Secret;
 use position::{Position, Run};
@@ -39,6 +40,8 @@ pub struct AgentConfig {
     pub format: Format,
     /// How much of the lists is kept.
     pub keep: Keep,
+    /// The partitions that the snapshots hold, if not all: lists are parts of lists then.
+    pub part: Option<PartitionSet>,
 }
 
 /// What an agent has done since its start.
@@ -80,6 +83,7 @@ pub trait AgentObserver {
 /// Follows one directory of snapshots.
 pub struct Agent {
     secret: Secret,
+    part: Option<PartitionSet>,
     incoming: Incoming,
     directory: Directory,
     lists: PathBuf,
@@ -104,10 +108,15 @@ impl Agent {
         Incoming::new(config.snapshots.clone(), None)?;
         let mut directory = Directory::new(&config.lists, false, config.format.clone(), config.keep)?;
         let (position, since) = Position::read(&config.lists)?.unzip();
-        let position: Position = position.unwrap_or_default();
+        let position: Position = position.unwrap_or_else(|| Position { part: config.part, ..Position::default() });
+        if position.part != config.part {
+            let what = "the lists here are of another share of the partitions: name another directory for them";
+            return Err(Error::new(what).in_file(&config.lists));
+        }
         let done = SnapshotName::parse(&position.snapshot).zip(since);
         Ok(Agent {
             secret: config.secret.clone(),
+            part: config.part,
             incoming: Incoming::new(config.snapshots.clone(), done)?,
             warning: directory.warning(),
             directory,
@@ -261,11 +270,11 @@ impl Agent {
     /// empty one, with which the router began too.
     fn begin(&mut self, snapshot: &SnapshotFile, is_followed: bool) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
-        let mut list = SnapshotList::new(&snapshot.header, &self.secret)?;
+        let mut list = SnapshotList::new(&snapshot.header, &self.secret)?.of_part(self.part);
         if is_followed && let Err(error) = self.reload(&mut list) {
             let warning = Error::new("cannot continue from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
-            list = SnapshotList::new(&snapshot.header, &self.secret)?;
+            list = SnapshotList::new(&snapshot.header, &self.secret)?.of_part(self.part);
         }
         Ok(list)
     }
@@ -317,10 +326,12 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
 /// Opens a list in full.
 fn open_full(path: &Path) -> Result<ListFile> {
     let file = ListFile::open(path)?;
-    match file.base {
-        Some(_) => Err(Error::new("these are changes: name a list in full").in_file(path)),
-        None => Ok(file),
-    }
+    let what = match (&file.base, &file.facts.part) {
+        (Some(_), _) => "these are changes: name a list in full",
+        (None, Some(_)) => "this is a part of a list: name a whole one",
+        (None, None) => return Ok(file),
+    };
+    Err(Error::new(what).in_file(path))
 }
 
 /// Starts the list of the run of `source` from a list in a file, plain or compressed.

@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::list::TickMoment;
+use crate::signal::PartitionSet;
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, RouterPart};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -90,6 +91,9 @@ pub(super) struct Position {
     /// written as changes.
     pub(super) full: String,
     pub(super) list: String,
+    /// The partitions that the lists are of, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) part: Option<PartitionSet>,
 }
 
 impl Position {

@@ -170,6 +170,7 @@ mod tests {
             midstream: true,
             unsettled: true,
             start_is_bound: true,
+            sides: crate::handover::SidesSeen::Both,
             nat: None,
         }
     }

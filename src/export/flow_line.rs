@@ -71,6 +71,11 @@ fn row_course(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, (state, 
     flag(line, ",\"midstream\":true", row.midstream);
     flag(line, ",\"unsettled\":true", row.unsettled);
     flag(line, ",\"start_is_bound\":true", row.start_is_bound);
+    if row.sides != SidesSeen::Both {
+        line.extend_from_slice(b",\"sides\":\"");
+        line.extend_from_slice(row.sides.name().as_bytes());
+        line.push(b'"');
+    }
     line.push(b'}');
 }
 
@@ -395,6 +400,7 @@ mod tests {
             unsettled: false,
             nat: None,
             start_is_bound: false,
+            sides: crate::handover::SidesSeen::Both,
         };
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"#;
         let tail = r#""proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","age":9.5,"state":"established"}}"#;
@@ -410,6 +416,8 @@ mod tests {
         let masqueraded = Row { nat: Some(Nat { client, server, is_original: false }), ..row };
         let nat = r#"}},"nat":{"name":"translated","src_ip":"198.51.100.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443}}"#;
         assert!(text(&masqueraded, false).ends_with(&format!("\"established\"{}\n", &nat[1..])));
+        let one_way = Row { sides: crate::handover::SidesSeen::Server, ..row };
+        assert!(text(&one_way, false).ends_with("\"state\":\"established\",\"sides\":\"server\"}}\n"));
         let bound = Row { midstream: true, start_is_bound: true, ..row };
         assert!(text(&bound, false).ends_with("\"midstream\":true,\"start_is_bound\":true}}\n"));
     }
@@ -461,7 +469,7 @@ mod tests {
             age_us in 0i64..1 << 50,
         ) {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, nat: None, start_is_bound: false };
+            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, nat: None, start_is_bound: false, sides: crate::handover::SidesSeen::Both };
             let parsed: serde_json::Value = serde_json::from_str(&text(&row, true)).unwrap();
             let expected = json!({
                 "timestamp": "2026-01-01T00:00:10.000000Z", "event_type": "flow",

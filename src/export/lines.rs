@@ -8,6 +8,7 @@ use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
 use crate::list::{Change, EarlierList, Header, List, ListEnds, Row, Translations};
 use crate::select::{Group, Selection};
+use crate::signal::PartitionSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -23,7 +24,11 @@ pub(super) const BUFFER_SIZE: usize = 1 << 16;
 struct ListLine<'a> {
     timestamp: &'a str,
     event_type: &'static str,
-    flow_list: ListFields<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow_list: Option<ListFields<'a>>,
+    /// What is written instead of a part of a list, so that nobody takes it for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow_part: Option<ListFields<'a>>,
     /// Written only of a list between others that are changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     closings: Option<Closings>,
@@ -229,6 +234,9 @@ pub(super) struct ListFields<'a> {
     /// Written only of a snapshot that was damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged_sections: Option<u64>,
+    /// Written only of a part of a list: the partitions that it lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partitions: Option<PartitionSet>,
 }
 
 pub(super) fn is_zero(count: &u64) -> bool {
@@ -268,7 +276,18 @@ impl<'a> ListFields<'a> {
             warming_up: header.is_warming_up(),
             sampled_early: header.since.is_some_and(|since| since.is_sampled_early),
             damaged_sections: header.damaged_sections,
+            partitions: header.part,
         }
+    }
+}
+
+impl<'a> ListLine<'a> {
+    /// The line of a list, or of a part of one, with this time stamp.
+    fn new(fields: ListFields<'a>, timestamp: &'a str, columns: Columns<'a>) -> Self {
+        let is_part = fields.partitions.is_some();
+        let (flow_list, flow_part) = if is_part { (None, Some(fields)) } else { (Some(fields), None) };
+        let event_type = if is_part { "flow_part" } else { "flow_list" };
+        ListLine { timestamp, event_type, flow_list, flow_part, closings: None, selection: None, columns }
     }
 }
 
@@ -391,8 +410,7 @@ impl Lines {
         };
         let end_ns = list.header.figures.end_ns;
         let columns = Columns::of(&list.header, start.as_str(), self.vlan_key);
-        let mut line =
-            ListLine { timestamp, event_type: "flow_list", flow_list, closings: None, selection: None, columns };
+        let mut line = ListLine::new(flow_list, timestamp, columns);
         if selection.is_partial() {
             let head = head(&end);
             let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
@@ -454,14 +472,10 @@ impl Lines {
     ) -> io::Result<()> {
         let (start, end) = self.period(&list.header);
         let lines = base.map_or(0, |base| base.closings(kept).count() as u64);
-        self.header(&ListLine {
-            timestamp: end.as_str(),
-            event_type: "flow_list",
-            flow_list: ListFields::new(&list.header, start.as_str(), end.as_str()),
-            closings: Some(Closings { lines, ends_lost: base.map_or(0, |base| base.ends.lost()) }),
-            selection: None,
-            columns: Columns::of(&list.header, start.as_str(), self.vlan_key).with_changes(),
-        })?;
+        let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
+        let columns = Columns::of(&list.header, start.as_str(), self.vlan_key).with_changes();
+        let closings = Closings { lines, ends_lost: base.map_or(0, |base| base.ends.lost()) };
+        self.header(&ListLine { closings: Some(closings), ..ListLine::new(fields, end.as_str(), columns) })?;
         self.whole(out, list, &end)?;
         self.changed(out, base.into_iter().flat_map(|base| base.closings(kept)), &end)
     }

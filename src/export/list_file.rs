@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::export::lines::ListId;
 use crate::export::unpacked;
 use crate::flow::{AnyKey, VlanTags};
+use crate::handover::SidesSeen;
 use crate::list::{KnownConnection, Row, RowState};
+use crate::signal::PartitionSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -23,6 +25,7 @@ const LIST_LINE_SIZE_MAX: usize = 1 << 10;
 #[derive(Deserialize)]
 struct HeaderLine {
     flow_list: Option<HeaderFields>,
+    flow_part: Option<HeaderFields>,
     flow_changes: Option<HeaderFields>,
     closings: Option<ClosingFields>,
     selection: Option<IgnoredAny>,
@@ -54,6 +57,7 @@ struct HeaderFields {
     elapsed: Option<f64>,
     listed: Option<u64>,
     delisted: Option<u64>,
+    partitions: Option<PartitionSet>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +91,8 @@ struct FlowFields<'a> {
     unsettled: bool,
     #[serde(default)]
     start_is_bound: bool,
+    #[serde(borrow)]
+    sides: Option<Cow<'a, str>>,
 }
 
 impl FlowLine<'_> {
@@ -110,6 +116,16 @@ impl FlowLine<'_> {
         // Of what has closed the state was this one.
         let closed = (self.is_closed() && self.flow.state == "closed").then_some(RowState::Established);
         states.find(|state| state.name() == self.flow.state).or(closed)
+    }
+
+    /// The sides that were seen; `None` of a name that nobody writes.
+    fn sides(&self) -> Option<SidesSeen> {
+        match self.flow.sides.as_deref() {
+            None => Some(SidesSeen::Both),
+            Some("client") => Some(SidesSeen::Client),
+            Some("server") => Some(SidesSeen::Server),
+            Some(_) => None,
+        }
     }
 
     /// When it started, in ns since 1970.
@@ -191,6 +207,8 @@ pub struct ListFacts {
     pub opened: u64,
     /// How many established ones ended in the interval.
     pub closed: u64,
+    /// The partitions that are in it, if it is a part of a list.
+    pub part: Option<PartitionSet>,
 }
 
 impl ListFacts {
@@ -238,7 +256,8 @@ impl ListFile {
         }
         let closings = header.closings.unwrap_or_default().lines;
         let (fields, is_changes) = match header {
-            HeaderLine { flow_list: Some(fields), .. } => (fields, false),
+            HeaderLine { flow_list: Some(fields), .. } if fields.partitions.is_none() => (fields, false),
+            HeaderLine { flow_part: Some(fields), .. } if fields.partitions.is_some() => (fields, false),
             HeaderLine { flow_changes: Some(fields), .. } => (fields, true),
             _ => return Err(lines.refuse(refused)),
         };
@@ -258,9 +277,9 @@ impl ListFile {
             base = Some((base_id, nanoseconds(elapsed)));
             left = listed.saturating_add(delisted);
         }
-        let HeaderFields { id, complete: is_complete, missing, opened, closed, .. } = fields;
+        let HeaderFields { id, complete: is_complete, missing, opened, closed, partitions: part, .. } = fields;
         let is_merged = fields.routers.is_some();
-        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed };
+        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed, part };
         Ok(ListFile { lines, left, facts, is_merged, base })
     }
 
@@ -274,12 +293,14 @@ impl ListFile {
             return Ok(None);
         }
         let (line, key) = self.lines.flow()?;
+        let sides =
+            line.sides().ok_or_else(|| self.lines.refuse("this is no line of a list: its sides are unknown"))?;
         let FlowFields { age, midstream, start_is_bound, .. } = line.flow;
         Ok(Some(match line.state() {
             _ if line.is_closed() && self.base.is_some() => FileLine::Delisted(key),
             _ if line.is_closed() => FileLine::Other,
             Some(RowState::Established) => FileLine::Listed(
-                KnownConnection { key, age_ns: nanoseconds(age), midstream, start_is_bound },
+                KnownConnection { key, age_ns: nanoseconds(age), midstream, start_is_bound, sides },
                 line.routers.unwrap_or(1),
             ),
             _ => FileLine::Other,
@@ -302,8 +323,9 @@ impl ListFile {
                 break line;
             }
         };
-        let (Some(state), Some(start_ns)) = (line.state(), line.start_ns()) else {
-            return Err(self.lines.refuse("this is no line of a list: its start or state is missing or unknown"));
+        let (Some(state), Some(start_ns), Some(sides)) = (line.state(), line.start_ns(), line.sides()) else {
+            let what = "this is no line of a list: its start, state or sides are missing or unknown";
+            return Err(self.lines.refuse(what));
         };
         let FlowFields { age, midstream, unsettled, start_is_bound, .. } = line.flow;
         let row = Row {
@@ -317,6 +339,7 @@ impl ListFile {
             unsettled,
             nat: None,
             start_is_bound,
+            sides,
         };
         Ok(Some(ListedRow { row, is_delisted: line.is_closed() }))
     }

@@ -288,6 +288,7 @@ mod tests {
             unsettled: false,
             nat: None,
             start_is_bound: false,
+            sides: crate::handover::SidesSeen::Both,
         };
         let look = Look { width: Some(80), is_coloured: false };
         let text = |row: &Row| {

@@ -34,29 +34,6 @@ impl Ending {
     }
 }
 
-/// The sides of a connection of which packets were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SidesSeen {
-    /// The client alone.
-    Client,
-    /// The server alone.
-    Server,
-    /// Both.
-    Both,
-}
-
-impl SidesSeen {
-    /// The name in output.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            SidesSeen::Client => "client",
-            SidesSeen::Server => "server",
-            SidesSeen::Both => "both",
-        }
-    }
-}
-
 /// An established connection that ended, or turned out not to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {

@@ -8,11 +8,13 @@ mod counts;
 mod ends;
 pub(crate) mod half_open;
 mod saved;
+mod sides_seen;
 
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
-pub use ends::{Ended, Ending, Ends, SidesSeen};
+pub use ends::{Ended, Ending, Ends};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 pub(crate) use saved::{save_cells, saved_cells};
+pub use sides_seen::SidesSeen;
 
 use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};

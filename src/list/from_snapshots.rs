@@ -8,12 +8,12 @@
 use crate::error::{Error, Result};
 use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};
-use crate::handover::{Changes, Delta, HalfOpenList};
+use crate::handover::{Changes, Delta, HalfOpenList, SidesSeen};
 use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
 use crate::list::{EvictionTimes, FlowListConfig, Header, List};
-use crate::signal::{Clock, Partitions, TICK_NS, TimeBases};
+use crate::signal::{Clock, PartitionSet, Partitions, TICK_NS, TimeBases};
 use crate::snapshot::{Kind, RouterPart, Salvaged, SnapshotFile, Sums, file};
 use flowpeel_iblt::Iblt;
 use flowpeel_iblt::hash::Secret;
@@ -75,6 +75,8 @@ pub struct KnownConnection {
     pub midstream: bool,
     /// Whether it may be older.
     pub start_is_bound: bool,
+    /// The sides of it that were seen.
+    pub sides: SidesSeen,
 }
 
 /// The list of one run of a router, kept from its snapshots.
@@ -89,6 +91,8 @@ pub struct SnapshotList {
     since: Vec<u64>,
     /// How many sections of the snapshot applied last were damaged, if it was.
     damaged_sections: Option<u64>,
+    /// The partitions that its snapshots hold, if not all.
+    part: Option<PartitionSet>,
 }
 
 impl SnapshotList {
@@ -117,7 +121,14 @@ impl SnapshotList {
             since: vec![Clock::FIRST_TICK; header.partition_count],
             header: header.clone(),
             damaged_sections: None,
+            part: None,
         })
+    }
+
+    /// This list as a part of a list: its snapshots hold these partitions alone.
+    #[must_use]
+    pub fn of_part(self, part: Option<PartitionSet>) -> Self {
+        SnapshotList { part, ..self }
     }
 
     /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
@@ -126,7 +137,7 @@ impl SnapshotList {
     ///
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
-        let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
+        let start = Start::at(list_end.tick_before(known.age_ns), known.midstream).of_sides(known.sides);
         let start = if known.start_is_bound { start.bound() } else { start };
         let partition = self.partition_of.of(&known.key);
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
@@ -186,7 +197,8 @@ impl SnapshotList {
         self.advance(&snapshot);
         if self.left() > 0 && fits_alone(&snapshot) {
             // What the list before has not is as new as it would be without this.
-            let mut alone = SnapshotList { since, ..SnapshotList::new(&snapshot.header, &self.secret)? };
+            let mut alone =
+                SnapshotList { since, part: self.part, ..SnapshotList::new(&snapshot.header, &self.secret)? };
             alone.advance(&snapshot);
             alone.list.adopt_starts(&self.list);
             if alone.left() < self.left() {
@@ -253,6 +265,7 @@ impl SnapshotList {
             unarchived: source.shortfall.unarchived,
             since: source.since,
             damaged_sections: self.damaged_sections,
+            part: self.part,
             ..Header::default()
         };
         let RouterPart { within_tick_ns, end_tick, .. } = *source;
@@ -330,7 +343,13 @@ mod tests {
         let moment = TickMoment { tick: list_end, within_tick_ns: 0 };
         for (key, start) in &before {
             let age_ns = (list_end - start) as i64 * TICK_NS;
-            let known = KnownConnection { key: AnyKey::V4(*key), age_ns, midstream: false, start_is_bound: false };
+            let known = KnownConnection {
+                key: AnyKey::V4(*key),
+                age_ns,
+                midstream: false,
+                start_is_bound: false,
+                sides: SidesSeen::Both,
+            };
             assert!(list.relist(&known, moment));
         }
         list.set_whole_at(moment);

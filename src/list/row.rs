@@ -1,7 +1,7 @@
 //! One listed connection: as exporters see it, and in the compact form in which a list has a million of them.
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::handover::HalfOpen;
+use crate::handover::{HalfOpen, SidesSeen};
 use crate::list::start::Start;
 use crate::list::translations::Nat;
 use crate::signal::{TICK_NS, TimeBases};
@@ -62,11 +62,13 @@ pub struct Row {
     pub nat: Option<Nat>,
     /// Whether it may have started earlier: `start_ns` is then the latest that it can have been.
     pub start_is_bound: bool,
+    /// The sides of an established connection that were seen.
+    pub sides: SidesSeen,
 }
 
 /// A row in compact form, since there may be a million of them. All but the key is one word, which orders as its parts
-/// do: two bits for the state, the tick of the start, a bit for a start that is a bound, one for midstream and one for
-/// unsettled.
+/// do: two bits for the state, the tick of the start, two bits for the sides that were seen, a bit for a start that is
+/// a bound, one for midstream and one for unsettled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listed<K> {
     pub(super) key: K,
@@ -75,7 +77,8 @@ pub(super) struct Listed<K> {
 
 impl<K> Listed<K> {
     const STATE_SHIFT: u32 = u64::BITS - 2;
-    const TICK_SHIFT: u32 = 3;
+    const SIDES_SHIFT: u32 = 3;
+    const TICK_SHIFT: u32 = Self::SIDES_SHIFT + 2;
     const TICK_MASK: u64 = (1 << (Self::STATE_SHIFT - Self::TICK_SHIFT)) - 1;
 
     pub(super) fn new(key: K, state: RowState, start_tick: u64) -> Self {
@@ -87,7 +90,8 @@ impl<K> Listed<K> {
     #[inline]
     pub(super) fn established(key: K, start: Start) -> Self {
         let listed = Listed::new(key, RowState::Established, start.tick());
-        listed.midstream(start.is_midstream()).unsettled(start.is_unsettled()).bound(start.is_bound())
+        let listed = listed.midstream(start.is_midstream()).unsettled(start.is_unsettled()).bound(start.is_bound());
+        Listed { rest: listed.rest | (start.sides() as u64) << Self::SIDES_SHIFT, ..listed }
     }
 
     /// A half-open connection. It is unsettled if it is older than the tick at which the run was resumed.
@@ -136,6 +140,10 @@ impl<K> Listed<K> {
     pub(super) fn is_unsettled(&self) -> bool {
         self.rest & 1 != 0
     }
+
+    pub(super) fn sides(&self) -> SidesSeen {
+        SidesSeen::of_bits(self.rest >> Self::SIDES_SHIFT)
+    }
 }
 
 const _: () = assert!(RowState::Established as u64 == 0 && RowState::SynSent as u64 == 1);
@@ -166,6 +174,7 @@ impl ListTimes<'_> {
             unsettled: listed.is_unsettled(),
             nat: None,
             start_is_bound: listed.is_bound(),
+            sides: listed.sides(),
         }
     }
 

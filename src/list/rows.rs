@@ -6,7 +6,7 @@ use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
 use crate::list::row::{ListTimes, Listed, Row};
 use crate::list::translations::{Translated, Translations};
-use crate::signal::PARTITION_COUNT;
+use crate::signal::{PARTITION_COUNT, PartitionSet};
 use crate::snapshot::{Figures, Since};
 
 /// What a list says of itself.
@@ -41,6 +41,9 @@ pub struct Header {
     /// How many sections were damaged of the snapshot that the list was made of, if it was: see
     /// [`SnapshotFile::salvage`](crate::snapshot::SnapshotFile::salvage). Otherwise none.
     pub damaged_sections: Option<u64>,
+    /// The partitions that are listed, if it is a part of a list: what is said of it is said of these alone, but the
+    /// figures of the interval are the whole router's.
+    pub part: Option<PartitionSet>,
     /// Whether no list comes after this one.
     pub is_last: bool,
 }

@@ -3,18 +3,21 @@
 //! A list of a million connections has a million of these, so each field is only as wide as it must be.
 
 use crate::flow::FlowKey as TableKey;
-use crate::handover::{MIDSTREAM, ticks_since};
+use crate::handover::{MIDSTREAM, SidesSeen, ticks_since};
 use crate::signal::{Clock, TICK_BITS};
 use flowpeel_iblt::ValueCode;
 
-/// Bits of the tick: all that the other fields leave. They wrap after 50,000 years.
-const START_BITS: u32 = 44;
+/// Bits of the tick: all that the other fields leave. They wrap after 27,000 years.
+const START_BITS: u32 = 43;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const UNSETTLED_SHIFT: u32 = START_BITS;
-const MIDSTREAM_SHIFT: u32 = UNSETTLED_SHIFT + 1;
-const BOUND_SHIFT: u32 = MIDSTREAM_SHIFT + 1;
+const COURSE_SHIFT: u32 = UNSETTLED_SHIFT + 1;
+const BOUND_SHIFT: u32 = COURSE_SHIFT + 2;
 const SEEN_SHIFT: u32 = BOUND_SHIFT + 1;
 const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
+
+/// The one of the four courses that is no [`SidesSeen`].
+const MIDSTREAM_COURSE: u64 = 3;
 
 const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
 
@@ -24,7 +27,7 @@ pub(super) const NEAR_SIZE: usize = 6;
 const PACKED_BITS: u32 = NEAR_SIZE as u32 * u8::BITS;
 const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 
-/// Ten months.
+/// Five months.
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
 /// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
@@ -52,8 +55,8 @@ impl Epoch {
 ///
 /// From the top bit down: whether the start is only a bound, because the value could not be read; the epoch in which
 /// the connection came under watch, plus one; the epoch in which it was last known to be alive; whether the start is
-/// only a bound, because the tick of its payload has wrapped; whether the connection is midstream; whether it is
-/// unsettled; the tick.
+/// only a bound, because the tick of its payload has wrapped; two bits for the sides that were seen, or midstream, of
+/// which both sides were; whether it is unsettled; the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start(u64);
 
@@ -68,13 +71,14 @@ impl Start {
     /// The start in a payload of a delta handed over at the tick `cut`, of a connection seen in this epoch.
     pub(super) fn of_payload(payload: u32, cut: u64, seen: Epoch) -> Self {
         let ago = ticks_since(payload, cut);
-        let midstream = u64::from(payload & MIDSTREAM != 0) << MIDSTREAM_SHIFT;
-        Start(cut.saturating_sub(u64::from(ago)) & START_MASK | midstream).seen_in(seen)
+        let course = if payload & MIDSTREAM != 0 { MIDSTREAM_COURSE } else { SidesSeen::of_payload(payload) as u64 };
+        Start(cut.saturating_sub(u64::from(ago)) & START_MASK | course << COURSE_SHIFT).seen_in(seen)
     }
 
     /// A start in exactly this tick, of a connection of which nothing else is known.
     pub(super) fn at(tick: u64, midstream: bool) -> Self {
-        Start(tick & START_MASK | u64::from(midstream) << MIDSTREAM_SHIFT)
+        let course = if midstream { MIDSTREAM_COURSE } else { SidesSeen::Both as u64 };
+        Start(tick & START_MASK | course << COURSE_SHIFT)
     }
 
     pub(super) fn is_known(self) -> bool {
@@ -105,7 +109,20 @@ impl Start {
 
     /// Whether the handshake of the connection was not seen.
     pub(super) fn is_midstream(self) -> bool {
-        self.0 >> MIDSTREAM_SHIFT & 1 != 0
+        self.0 >> COURSE_SHIFT & 3 == MIDSTREAM_COURSE
+    }
+
+    /// The sides of the connection that were seen.
+    pub(super) fn sides(self) -> SidesSeen {
+        SidesSeen::of_bits(self.0 >> COURSE_SHIFT)
+    }
+
+    /// This start, of a connection that is not midstream and of which these sides were seen.
+    pub(super) fn of_sides(self, sides: SidesSeen) -> Self {
+        if self.is_midstream() {
+            return self;
+        }
+        Start(self.0 & !(3 << COURSE_SHIFT) | (sides as u64) << COURSE_SHIFT)
     }
 
     /// Whether the connection may have closed unseen, and was not seen since.
@@ -151,7 +168,8 @@ impl Start {
 
     /// The payload by which the partition knows this start.
     pub(super) fn payload(self) -> u32 {
-        self.tick() as u32 & ((1 << TICK_BITS) - 1) | if self.is_midstream() { MIDSTREAM } else { 0 }
+        let midstream = if self.is_midstream() { MIDSTREAM } else { 0 };
+        self.tick() as u32 & ((1 << TICK_BITS) - 1) | midstream | self.sides().payload_bits()
     }
 
     /// The value in the tables of a connection with this start.
@@ -190,9 +208,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_come_back(tick in 1u64 << 21..START_MASK, ago in 0u64..1 << TICK_BITS, midstream: bool, epochs: (u64, u64)) {
+        fn parts_come_back(tick in 1u64 << 21..START_MASK, ago in 0u64..1 << TICK_BITS, course in 0u32..4, epochs: (u64, u64)) {
+            let midstream = course == 3;
             let (seen, watched) = (Epoch::of(epochs.0, 7), Epoch::of(epochs.1, 1));
-            let payload = (tick - ago) as u32 & ((1 << TICK_BITS) - 1) | if midstream { MIDSTREAM } else { 0 };
+            let flags = if midstream { MIDSTREAM } else { course << (TICK_BITS + 1) };
+            let payload = (tick - ago) as u32 & ((1 << TICK_BITS) - 1) | flags;
             let start = Start::of_payload(payload, tick, seen);
             for start in [start, start.watched_since(watched), start.watched_since(watched).seen_in(seen)] {
                 prop_assert_eq!((start.tick(), start.payload(), start.is_midstream()), (tick - ago, payload, midstream));

@@ -153,6 +153,7 @@ mod tests {
             unsettled: false,
             nat: None,
             start_is_bound: false,
+            sides: crate::handover::SidesSeen::Both,
         }
     }
 

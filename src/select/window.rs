@@ -222,6 +222,7 @@ mod tests {
             midstream: false,
             unsettled: false,
             start_is_bound: false,
+            sides: crate::handover::SidesSeen::Both,
             nat: None,
         }
     }

@@ -8,6 +8,7 @@
 mod clock;
 mod ends;
 mod handshake;
+mod partition_set;
 mod recent;
 mod sampler;
 mod signaller;
@@ -23,6 +24,7 @@ pub use ends::{End, Numbers, RecentEnds};
 pub use handshake::{
     CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
 };
+pub use partition_set::PartitionSet;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use two_names::{SynSampler, TwoNames};
 pub use warm_up::WarmUp;

@@ -4,7 +4,7 @@
 //! Every connection pays for every bit, so each field has just the width that it needs.
 
 use crate::flow::Side;
-use crate::handover::{ISN_BITS, MIDSTREAM};
+use crate::handover::{ISN_BITS, MIDSTREAM, SidesSeen};
 use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
 use flowpeel_iblt::hash::GOLDEN_32;
 use flowpeel_lines::Line;
@@ -142,6 +142,17 @@ impl ConnectionState {
         matches!(self, ConnectionState::OneWayClient | ConnectionState::OneWayServer)
     }
 
+    /// The sides that were seen of an open connection.
+    #[must_use]
+    #[inline]
+    pub fn sides_seen(self) -> SidesSeen {
+        match self {
+            ConnectionState::OneWayClient => SidesSeen::Client,
+            ConnectionState::OneWayServer => SidesSeen::Server,
+            _ => SidesSeen::Both,
+        }
+    }
+
     /// Whether the connection is open, and so in the table of open connections.
     #[must_use]
     #[inline]
@@ -193,12 +204,13 @@ impl FilterEntry {
         self.short_isn != ISN_UNKNOWN && kept(self.short_isn) == kept(short_isn)
     }
 
-    /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the
-    /// start was not seen. It does not change from the opening to the closing, because neither tick nor short ISN does.
+    /// The payload of an established connection, which goes with its key: the start tick, [`MIDSTREAM`] if the start
+    /// was not seen, and the sides that were seen. Only these change from the opening to the closing, which the tracker
+    /// reports.
     #[must_use]
     #[inline]
     pub fn payload(&self) -> u32 {
-        self.tick | if self.short_isn == ISN_UNKNOWN { MIDSTREAM } else { 0 }
+        self.tick | if self.short_isn == ISN_UNKNOWN { MIDSTREAM } else { 0 } | self.state.sides_seen().payload_bits()
     }
 
     /// The age of the entry's tick in ticks, up to the wrap.

@@ -27,7 +27,7 @@ pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 // A client repeats its SYN for one timeout, the last is answered within another, and that within a third.
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 3 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
 
-const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
+const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS + 3 <= PAYLOAD_BITS, "a payload is a tick and flags");
 
 /// The configuration of a [`Partition`].
 #[derive(Clone, Debug)]
@@ -213,6 +213,8 @@ impl Partition {
             Event::Replace((key, payload), opened) => {
                 self.record_in_order(None, Some((key, payload, Ending::Replaced)), Some(opened));
             }
+            // It has neither opened nor closed.
+            Event::Turn(..) => {}
             Event::Pass(key, payload) => {
                 self.record_in_order(Some((key, payload)), Some((key, payload, ending())), None);
             }
@@ -235,7 +237,7 @@ impl Partition {
         }
         let seen = closed.and_then(|(_, payload, ending)| match ending {
             Ending::Reopened => None,
-            _ => self.tracker.sides_seen(payload, before.is_some()),
+            _ => self.tracker.sides_seen(payload),
         });
         for recorder in &mut self.recorders {
             if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
@@ -257,6 +259,10 @@ impl Partition {
             Event::Replace((closed, payload_before), (opened, payload)) => {
                 self.sum(&Event::Close(*closed, *payload_before), exchange);
                 return self.sum(&Event::Open(*opened, *payload), exchange);
+            }
+            Event::Turn(key, payload_before, payload) => {
+                self.sum(&Event::Close(*key, *payload_before), exchange);
+                return self.sum(&Event::Open(*key, *payload), exchange);
             }
             Event::Pass(..) => return,
         };

@@ -195,6 +195,8 @@ pub enum Event {
     Reopen(AnyKey, u32),
     /// The first connection has closed, and the second, between the same ends, has opened.
     Replace((AnyKey, u32), (AnyKey, u32)),
+    /// The connection with this key stays open, and its payload is another: its other side was seen.
+    Turn(AnyKey, u32, u32),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
     /// The first connection has closed, and the second, between the same ends, has opened and closed with that packet.
@@ -266,8 +268,6 @@ pub struct Tracker {
     one_way: u64,
     /// The open connections that are not tracked.
     refused: Refused,
-    /// The state in which the connection was that closed last.
-    state_closed: ConnectionState,
     counts: Counts,
 }
 
@@ -291,7 +291,6 @@ impl Tracker {
             now: 0,
             established: 0,
             one_way: 0,
-            state_closed: ConnectionState::Empty,
             counts: Counts::default(),
         }
     }
@@ -607,8 +606,12 @@ impl Tracker {
             }
             (ConnectionState::Established, true) => ConnectionState::EstablishedClientFin,
             (ConnectionState::Established, false) => ConnectionState::EstablishedServerFin,
-            (ConnectionState::OneWayClient, false) => ConnectionState::EstablishedServerFin,
-            (ConnectionState::OneWayServer, true) => ConnectionState::EstablishedClientFin,
+            (ConnectionState::OneWayClient, false) => {
+                return Some(self.turn(signal, (slot, entry), ConnectionState::EstablishedServerFin));
+            }
+            (ConnectionState::OneWayServer, true) => {
+                return Some(self.turn(signal, (slot, entry), ConnectionState::EstablishedClientFin));
+            }
             (ConnectionState::OneWayClient, true)
             | (ConnectionState::OneWayServer, false)
             | (ConnectionState::EstablishedServerFin, true)
@@ -624,9 +627,16 @@ impl Tracker {
             }
             _ => return None,
         };
-        self.one_way -= u64::from(entry.state.is_one_way());
         self.filter.set_state(slot, marked);
         None
+    }
+
+    /// Marks an open connection of which one side was seen as one of which both were, in this state.
+    fn turn(&mut self, signal: &Signal, (slot, entry): (FilterSlot, FilterEntry), state: ConnectionState) -> Event {
+        self.one_way -= 1;
+        self.filter.set_state(slot, state);
+        let after = FilterEntry { state, ..entry };
+        Event::Turn(oriented(signal, entry.client), entry.payload(), after.payload())
     }
 
     fn reset(
@@ -756,7 +766,6 @@ impl Tracker {
 
     /// Counts an open connection as open no longer.
     fn end_established(&mut self, entry: &FilterEntry) {
-        self.state_closed = entry.state;
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
     }
@@ -1012,9 +1021,7 @@ impl Tracker {
                 replaced(closed, opened)
             }
             ConnectionState::OneWayClient if entry.client == client => {
-                self.one_way -= 1;
-                self.filter.set_state(slot, ConnectionState::Established);
-                None
+                Some(self.turn(signal, (slot, entry), ConnectionState::Established))
             }
             state => {
                 // Who repeats it waits for the answer still.
@@ -1163,11 +1170,8 @@ impl Tracker {
             ConnectionState::AnsweredUnseen if !from_client && one_way_allowed => ConnectionState::OneWayServer,
             ConnectionState::OneWayClient | ConnectionState::OneWayServer => {
                 // The other side is there after all: from now on both have to end the connection.
-                if from_client == (entry.state == ConnectionState::OneWayServer) {
-                    self.one_way -= 1;
-                    self.filter.set_state(slot, ConnectionState::Established);
-                }
-                return None;
+                let is_other = from_client == (entry.state == ConnectionState::OneWayServer);
+                return is_other.then(|| self.turn(signal, (slot, entry), ConnectionState::Established));
             }
             ConnectionState::Established
             | ConnectionState::EstablishedClientFin
@@ -1487,21 +1491,18 @@ impl Tracker {
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
     }
 
-    /// The sides that were seen of the connection with this payload, which the last event closed, or opened and closed
-    /// (`has_passed`); `None` where that is not known: of one that may be known from the system alone, or from a SYN-ACK
-    /// alone.
+    /// The sides that were seen of an established connection with this payload; `None` where that is not known: of one
+    /// that may be known from the system alone, or from a SYN-ACK alone.
     ///
-    /// Without [`TrackerConfig::one_way_max`] nothing opens before both sides were seen. With it, the state of a
-    /// connection says so, unless it was lost since: by an end that was taken back, or for want of room.
+    /// Without [`TrackerConfig::one_way_max`] nothing opens before both sides were seen. With it, the payload says so,
+    /// unless it was lost since: by an end that was taken back, or for want of room.
     #[must_use]
-    pub fn sides_seen(&self, payload: u32, has_passed: bool) -> Option<SidesSeen> {
+    pub fn sides_seen(&self, payload: u32) -> Option<SidesSeen> {
         let Counts { reopened, refused_open, unplaced, .. } = self.counts;
         let is_lost = self.config.one_way_max > 0 && reopened + refused_open + unplaced > 0;
-        match self.state_closed {
-            ConnectionState::OneWayClient if !has_passed => Some(SidesSeen::Client),
-            ConnectionState::OneWayServer if !has_passed => Some(SidesSeen::Server),
-            _ if payload & MIDSTREAM != 0 || self.config.answer_opens || is_lost => None,
-            _ => Some(SidesSeen::Both),
+        match SidesSeen::of_payload(payload) {
+            SidesSeen::Both if payload & MIDSTREAM != 0 || self.config.answer_opens || is_lost => None,
+            sides => Some(sides),
         }
     }
 

@@ -4,6 +4,7 @@
 //! ignored by who does not know them; where a meaning changes, so does [`PROTOCOL_VERSION`].
 
 use crate::flow::VlanTags;
+use crate::handover::SidesSeen;
 use crate::list::{Header, Row, RowState};
 use crate::select::{FILTER_SIZE_MAX, Group, GroupBy, GroupKey, Sort};
 use crate::view::SAMPLES_MAX;
@@ -275,7 +276,19 @@ impl From<&RowObject> for Row {
     fn from(object: &RowObject) -> Self {
         let RowObject { ref ends, state, start_ns, age_ns, midstream, unsettled, start_is_bound } = *object;
         let (client, server, vlan) = (ends.client, ends.server, ends.tags());
-        Row { client, server, vlan, start_ns, age_ns, state, midstream, unsettled, start_is_bound, nat: None }
+        Row {
+            client,
+            server,
+            vlan,
+            start_ns,
+            age_ns,
+            state,
+            midstream,
+            unsettled,
+            start_is_bound,
+            nat: None,
+            sides: SidesSeen::Both,
+        }
     }
 }
 

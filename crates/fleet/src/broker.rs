@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 pub const STREAM: &str = "flowpeel";
 
 /// How long the broker has for an answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time within which the broker drops what it got already: longer than a shipper takes to start anew.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
@@ -129,6 +129,8 @@ pub struct StreamLimits {
     pub size: u64,
     /// The longest that a message is kept.
     pub age: Duration,
+    /// On how many servers each message is.
+    pub replica_count: u8,
 }
 
 impl Broker {
@@ -146,6 +148,7 @@ impl Broker {
             duplicate_window: DUPLICATE_WINDOW.min(limits.age),
             discard: DiscardPolicy::Old,
             storage: StorageType::File,
+            num_replicas: usize::from(limits.replica_count),
             ..stream::Config::default()
         };
         match self.stream_context.get_stream(STREAM).await {

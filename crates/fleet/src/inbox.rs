@@ -14,7 +14,7 @@ use crate::piece::{Assembled, Assembly, Whole};
 use crate::subject;
 use flowpeel::error::{Error, Result};
 use flowpeel::export::SnapshotName;
-use flowpeel::signal::PARTITION_COUNT;
+use flowpeel::signal::{PARTITION_COUNT, PartitionSet};
 use flowpeel::snapshot::{KeyId, SnapshotFile};
 use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeMap;
@@ -29,9 +29,6 @@ const PENDING_MAX: usize = 4;
 
 /// Earlier runs of a router that are remembered, so that a late frame of one is not taken for a new run.
 const ENDED_RUNS_MAX: usize = 16;
-
-/// Which partitions are taken: all, or a share of them.
-pub type Partitions = [bool; PARTITION_COUNT];
 
 /// How often something was not used, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +84,7 @@ pub struct Inbox<T> {
     secret: Secret,
     key_id: KeyId,
     fleet: FleetKey,
-    partitions: Partitions,
+    partitions: PartitionSet,
     routers: BTreeMap<String, Router<T>>,
     refusals: Refusals,
 }
@@ -95,9 +92,15 @@ pub struct Inbox<T> {
 impl<T> Inbox<T> {
     /// An empty inbox for these partitions of routers whose tables are filled under `secret`.
     #[must_use]
-    pub fn new(secret: Secret, fleet: FleetKey, partitions: Partitions) -> Self {
+    pub fn new(secret: Secret, fleet: FleetKey, partitions: PartitionSet) -> Self {
         let key_id = KeyId::of(&secret);
         Inbox { secret, key_id, fleet, partitions, routers: BTreeMap::new(), refusals: Refusals::default() }
+    }
+
+    /// The partitions that it takes.
+    #[must_use]
+    pub fn partitions(&self) -> PartitionSet {
+        self.partitions
     }
 
     /// How many messages and snapshots were not used, by reason.
@@ -124,8 +127,8 @@ impl<T> Inbox<T> {
         let mut router = Router::new(&self.fleet, &source.router);
         router.run = Some(RunId { run: source.run, origin_ns: source.origin_ns() });
         let end = (source.end_tick, source.within_tick_ns);
-        for ((lane, image), is_taken) in router.lanes.iter_mut().zip(images).zip(self.partitions) {
-            lane.last = is_taken.then(|| (end, Arc::new(Hashed::new(image))));
+        for (partition, (lane, image)) in router.lanes.iter_mut().zip(images).enumerate() {
+            lane.last = self.partitions.has(partition).then(|| (end, Arc::new(Hashed::new(image))));
         }
         self.routers.insert(source.router.clone(), router);
         Ok(())
@@ -142,7 +145,7 @@ impl<T> Inbox<T> {
             taken.done.push(ticket);
             return taken;
         };
-        if !self.partitions[partition] {
+        if !self.partitions.has(partition) {
             taken.done.push(ticket);
             return taken;
         }
@@ -183,7 +186,7 @@ impl<T> Inbox<T> {
 
 /// What handling a frame adds to.
 struct Work<'a, T> {
-    partitions: Partitions,
+    partitions: PartitionSet,
     key_id: KeyId,
     secret: &'a Secret,
     refusals: &'a mut Refusals,
@@ -328,9 +331,8 @@ impl<T> Router<T> {
 
     /// Hands over the snapshots of which all partitions are there, and gives up those before them.
     fn finish(&mut self, name: &str, work: &mut Work<T>) {
-        let is_whole = |pending: &Pending<T>| {
-            pending.images.iter().zip(work.partitions).all(|(image, is_taken)| image.is_some() == is_taken)
-        };
+        let partitions = work.partitions;
+        let is_whole = |pending: &Pending<T>| partitions.iter().all(|partition| pending.images[partition].is_some());
         let Some(last) = self.pending.iter().rfind(|(_, pending)| is_whole(pending)).map(|(end, _)| *end) else {
             while self.pending.len() > PENDING_MAX
                 && let Some((_, oldest)) = self.pending.pop_first()
@@ -343,7 +345,7 @@ impl<T> Router<T> {
         let mut ready = std::mem::replace(&mut self.pending, later);
         ready.extend(self.pending.pop_first());
         for (end, pending) in ready {
-            if !pending.images.iter().zip(work.partitions).all(|(image, is_taken)| image.is_some() == is_taken) {
+            if !is_whole(&pending) {
                 work.refuse(Refusal::Unfinished, pending.tickets);
                 continue;
             }

@@ -2,10 +2,11 @@
 //!
 //! Each router's list comes in the order of keys, so one pass merges all of them, and nothing is held but what comes
 //! out. A connection takes its key, a word for its course, and a bit for each router: 24 bytes and a bit a router for
-//! IPv4, 48 for IPv6.
+//! IPv4, 48 for IPv6. Two bits more a router say which side alone it saw, where any router saw one side alone.
 
 use flowpeel::error::{Error, Result};
 use flowpeel::flow::{AnyKey, FlowKey, KeyV4, KeyV6};
+use flowpeel::handover::SidesSeen;
 use flowpeel::list::{Row, RowState};
 use flowpeel::select::Rows;
 use std::cmp::{Ordering, Reverse};
@@ -84,17 +85,20 @@ struct Table<K> {
     courses: Vec<Course>,
     /// For each connection the bits of its routers, `set_size` bytes.
     seen: Vec<u8>,
+    /// The bits of those that saw the client's side alone, then of those that saw the server's side alone. Empty until
+    /// there is one, and so short as the last connection that has one says.
+    one_sided: Vec<u8>,
 }
 
 impl<K> Default for Table<K> {
     fn default() -> Self {
-        Table { keys: Vec::new(), courses: Vec::new(), seen: Vec::new() }
+        Table { keys: Vec::new(), courses: Vec::new(), seen: Vec::new(), one_sided: Vec::new() }
     }
 }
 
 impl<K: FlowKey> Table<K> {
     /// Adds what a router says of a connection, which comes after all others or is the last of them.
-    fn add(&mut self, key: K, course: Course, router: usize, set_size: usize) {
+    fn add(&mut self, key: K, (course, sides): (Course, SidesSeen), router: usize, set_size: usize) {
         match (self.keys.last(), self.courses.last_mut()) {
             (Some(last), Some(known)) if *last == key => *known = known.joined(course),
             _ => {
@@ -107,27 +111,51 @@ impl<K: FlowKey> Table<K> {
         if let Some(byte) = self.seen.get_mut(set + router / 8) {
             *byte |= 1 << (router % 8);
         }
+        let shift = match sides {
+            SidesSeen::Both => return,
+            SidesSeen::Client => 0,
+            SidesSeen::Server => set_size,
+        };
+        self.one_sided.resize(2 * self.seen.len(), 0);
+        if let Some(byte) = self.one_sided.get_mut(2 * set + shift + router / 8) {
+            *byte |= 1 << (router % 8);
+        }
     }
 
     fn shrink(&mut self) {
         self.keys.shrink_to_fit();
         self.courses.shrink_to_fit();
         self.seen.shrink_to_fit();
+        self.one_sided.shrink_to_fit();
     }
 
     fn size(&self) -> usize {
-        self.keys.capacity() * size_of::<K>() + self.courses.capacity() * size_of::<Course>() + self.seen.capacity()
+        self.keys.capacity() * size_of::<K>()
+            + self.courses.capacity() * size_of::<Course>()
+            + self.seen.capacity()
+            + self.one_sided.capacity()
     }
 
-    fn get(&self, place: usize, set_size: usize) -> Option<(&K, Course, &[u8])> {
+    fn get(&self, place: usize, set_size: usize) -> Option<(&K, Course, RouterSet<'_>)> {
         let seen = self.seen.get(place * set_size..(place + 1) * set_size)?;
-        Some((self.keys.get(place)?, *self.courses.get(place)?, seen))
+        let one_sided = self.one_sided.get(place * 2 * set_size..(place + 1) * 2 * set_size).unwrap_or_default();
+        let (client, server) = one_sided.split_at(one_sided.len() / 2);
+        Some((self.keys.get(place)?, *self.courses.get(place)?, RouterSet { seen, client, server }))
     }
 }
 
 /// The routers that see a connection, by their places among those that were joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouterSet<'a>(&'a [u8]);
+pub struct RouterSet<'a> {
+    seen: &'a [u8],
+    /// Those that saw the client's side alone, and the server's; empty if there is none.
+    client: &'a [u8],
+    server: &'a [u8],
+}
+
+fn has(bits: &[u8], router: usize) -> bool {
+    bits.get(router / 8).is_some_and(|byte| byte >> (router % 8) & 1 != 0)
+}
 
 impl<'a> RouterSet<'a> {
     /// Their places, in order.
@@ -136,25 +164,47 @@ impl<'a> RouterSet<'a> {
             let byte = *byte;
             (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| at * 8 + bit)
         };
-        self.0.iter().enumerate().flat_map(bits)
+        self.seen.iter().enumerate().flat_map(bits)
     }
 
     /// How many they are.
     #[must_use]
     pub fn count(self) -> u32 {
-        self.0.iter().map(|byte| byte.count_ones()).sum()
+        self.seen.iter().map(|byte| byte.count_ones()).sum()
     }
 
     /// Whether the router at this place is among them.
     #[must_use]
     pub fn has(self, router: usize) -> bool {
-        self.0.get(router / 8).is_some_and(|byte| byte >> (router % 8) & 1 != 0)
+        has(self.seen, router)
+    }
+
+    /// The sides that the router at this place saw, which is among them.
+    #[must_use]
+    pub fn sides_of(self, router: usize) -> SidesSeen {
+        match (has(self.client, router), has(self.server, router)) {
+            (true, false) => SidesSeen::Client,
+            (false, true) => SidesSeen::Server,
+            _ => SidesSeen::Both,
+        }
+    }
+
+    /// Whether any of them saw one side alone.
+    #[must_use]
+    pub fn is_one_sided(self) -> bool {
+        self.client.iter().chain(self.server).any(|byte| *byte != 0)
+    }
+
+    /// The sides that they saw together.
+    fn sides(self) -> SidesSeen {
+        let seen = self.iter().map(|router| self.sides_of(router));
+        seen.reduce(|one, other| if one == other { one } else { SidesSeen::Both }).unwrap_or_default()
     }
 
     /// The bits, as they are: equal sets have equal bytes.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
-        self.0
+        self.seen
     }
 }
 
@@ -180,6 +230,7 @@ pub struct BadList {
 struct Next {
     key: AnyKey,
     course: Course,
+    sides: SidesSeen,
     router: usize,
 }
 
@@ -203,6 +254,15 @@ impl Ord for Next {
     }
 }
 
+/// The sides that a router has seen of a connection: of a half-open one that of which its state tells.
+fn sides_of(row: &Row) -> SidesSeen {
+    match row.state {
+        RowState::Established => row.sides,
+        RowState::SynSent => SidesSeen::Client,
+        RowState::SynRecv => SidesSeen::Server,
+    }
+}
+
 /// The next connection of a list, which has to come after this key.
 fn next(rows: &mut impl Iterator<Item = Result<Row>>, router: usize, before: Option<AnyKey>) -> Result<Option<Next>> {
     let Some(row) = rows.next().transpose()? else { return Ok(None) };
@@ -211,7 +271,7 @@ fn next(rows: &mut impl Iterator<Item = Result<Row>>, router: usize, before: Opt
     if before.is_some_and(|before| before >= key) {
         return Err(Error::new("the connections are not in the order of a list"));
     }
-    Ok(Some(Next { key, course: Course::of(&row), router }))
+    Ok(Some(Next { key, course: Course::of(&row), sides: sides_of(&row), router }))
 }
 
 impl Joined {
@@ -233,10 +293,10 @@ impl Joined {
             heads.extend(next(rows, router, None).map_err(|error| BadList { router, error })?.map(Reverse));
         }
         while let Some(mut head) = heads.peek_mut() {
-            let Reverse(Next { key, course, router }) = *head;
+            let Reverse(Next { key, course, sides, router }) = *head;
             match key {
-                AnyKey::V4(key) => joined.v4.add(key, course, router, set_size),
-                AnyKey::V6(key) => joined.v6.add(key, course, router, set_size),
+                AnyKey::V4(key) => joined.v4.add(key, (course, sides), router, set_size),
+                AnyKey::V6(key) => joined.v6.add(key, (course, sides), router, set_size),
             }
             let Some(rows) = lists.get_mut(router) else { break };
             match next(rows, router, Some(key)).map_err(|error| BadList { router, error })? {
@@ -292,7 +352,7 @@ impl Joined {
         }
     }
 
-    fn of<'a, K: FlowKey>(&self, (key, course, seen): (&K, Course, &'a [u8])) -> (Row, RouterSet<'a>) {
+    fn of<'a, K: FlowKey>(&self, (key, course, seen): (&K, Course, RouterSet<'a>)) -> (Row, RouterSet<'a>) {
         let start_ns = course.start_us().saturating_mul(1_000);
         let row = Row {
             client: key.first(),
@@ -305,8 +365,9 @@ impl Joined {
             unsettled: course.has(Course::UNSETTLED),
             nat: None,
             start_is_bound: course.has(Course::BOUND),
+            sides: if course.state() == RowState::Established { seen.sides() } else { SidesSeen::Both },
         };
-        (row, RouterSet(seen))
+        (row, seen)
     }
 
     /// All connections in the order of a list: by client address, client port, server address, server port and VLAN,

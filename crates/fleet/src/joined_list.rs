@@ -3,7 +3,8 @@
 use crate::joined::RouterSet;
 use crate::network::{self, Network, Router};
 use flowpeel::export::{TimeFormatter, append_joined, rfc3339};
-use flowpeel::list::Row;
+use flowpeel::handover::SidesSeen;
+use flowpeel::list::{Row, RowState};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -36,6 +37,10 @@ impl<'a> Lines<'a> {
             self.sets.insert(seen.bytes().to_vec(), names(self.network, seen));
         }
         let routers = self.sets.get(seen.bytes()).map_or(&b"[]"[..], Vec::as_slice);
+        if row.state == RowState::Established && seen.is_one_sided() {
+            let with_directions = [routers, b",\"directions\":", &directions(seen)].concat();
+            return append_joined(line, &mut self.times, row, &self.end, &with_directions);
+        }
         append_joined(line, &mut self.times, row, &self.end, routers);
     }
 }
@@ -44,6 +49,12 @@ impl<'a> Lines<'a> {
 fn names(network: &Network, seen: RouterSet) -> Vec<u8> {
     let names: Vec<&str> = seen.iter().map(|bit| network.member(bit)).collect();
     serde_json::to_vec(&names).unwrap_or_default()
+}
+
+/// What each of the routers saw of a connection, as a JSON array.
+fn directions(seen: RouterSet) -> Vec<u8> {
+    let directions: Vec<SidesSeen> = seen.iter().map(|router| seen.sides_of(router)).collect();
+    serde_json::to_vec(&directions).unwrap_or_default()
 }
 
 #[derive(Serialize)]

@@ -11,7 +11,7 @@
 //!
 //! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under
 //! the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the
-//! [`broker`]. Elsewhere [`collect`] takes them from there, the [`inbox`] puts snapshots together, and [`lists`]
+//! [`broker`]. Elsewhere [`collect`] takes them from there in the order of the stream, the [`inbox`] puts snapshots together, and [`lists`]
 //! writes the lists that the router would have written.
 //!
 //! # The joined view
@@ -29,6 +29,7 @@
 pub mod broker;
 pub mod collect;
 pub mod command;
+mod feed;
 pub mod frame;
 pub mod inbox;
 pub mod joined;

@@ -11,6 +11,7 @@ use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver
 use flowpeel::disk::whole_file::{NewFile, Temporary};
 use flowpeel::error::{Error, Result};
 use flowpeel::export::{Format, Keep, SnapshotName};
+use flowpeel::signal::PartitionSet;
 use flowpeel::snapshot::SnapshotFile;
 use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct ListsConfig {
     pub format: Format,
     /// How much of each router's lists is kept.
     pub keep: Keep,
+    /// The partitions that are taken: of a share of them parts of lists are written.
+    pub partitions: PartitionSet,
 }
 
 impl ListsConfig {
@@ -42,7 +45,8 @@ impl ListsConfig {
         let lists = self.out.join(subject::folder(router));
         fs::create_dir_all(&lists).map_err(|error| cannot_create(&lists, error))?;
         let (secret, format, keep) = (self.secret.clone(), self.format.clone(), self.keep);
-        Agent::new(&AgentConfig { snapshots, lists, secret, format, keep })
+        let part = (self.partitions != PartitionSet::ALL).then_some(self.partitions);
+        Agent::new(&AgentConfig { snapshots, lists, secret, format, keep, part })
     }
 }
 

@@ -1,9 +1,10 @@
 //! What is known of a network at one time: the joined view of its routers, and how each of them is.
 
 use crate::joined::{BadList, Joined, ROUTER_COUNT_MAX};
-use crate::newest::{NewestFacts, NewestList, Place};
+use crate::newest::{InParts, NewestFacts, NewestList, Place};
 use flowpeel::error::{Error, Result};
 use flowpeel::export::rfc3339;
+use flowpeel::signal::PartitionSet;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 
@@ -82,6 +83,9 @@ pub struct Router {
     pub connections: u64,
     /// How many of them no other router sees.
     pub only_here: u64,
+    /// The partitions that are not in the view, or whose part is late, where collectors share the work.
+    #[serde(skip_serializing_if = "is_none")]
+    pub partitions_missing: PartitionSet,
     /// Why its list cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -106,6 +110,7 @@ impl Router {
             closed: 0,
             connections: 0,
             only_here: 0,
+            partitions_missing: PartitionSet::NONE,
             problem: None,
             facts: None,
         }
@@ -119,13 +124,15 @@ impl Router {
     }
 
     /// Notes what its newest list says, beside one that ends last of all.
-    fn note(&mut self, facts: NewestFacts, newest_ns: i64) {
+    fn note(&mut self, Gathered { facts, missing, .. }: &Gathered, newest_ns: i64) {
+        let facts = facts.clone();
+        self.partitions_missing = *missing;
         let list = &facts.list;
         self.in_view = health(newest_ns.saturating_sub(list.end_ns), list.interval_ns()) != Health::Gone;
         self.restarted = facts.is_restarted.then(|| rfc3339(list.end_ns));
         self.end = Some(rfc3339(list.end_ns));
         self.interval = Some(list.interval_ns() as f64 / 1e9);
-        self.complete = list.is_complete;
+        self.complete = list.is_complete && self.partitions_missing == PartitionSet::NONE;
         (self.missing, self.opened, self.closed) = (list.missing, list.opened, list.closed);
         self.facts = Some(facts);
         self.judge(newest_ns, None);
@@ -180,17 +187,19 @@ impl Network {
         if places.len() > ROUTER_COUNT_MAX {
             return Err(Error::new(format!("a view has at most {ROUTER_COUNT_MAX} routers")));
         }
-        let mut routers: Vec<Router> = places.iter().map(|place| Router::new(place.router.clone())).collect();
+        let places: Vec<&[Place]> = places.chunk_by(|one, other| one.router == other.router).collect();
+        let names = places.iter().filter_map(|parts| parts.first());
+        let mut routers: Vec<Router> = names.map(|place| Router::new(place.router.clone())).collect();
         loop {
-            let opened = open(places, &mut routers);
-            let end_ns = opened.iter().map(|(_, list)| list.facts.list.end_ns).max().unwrap_or(0);
+            let gathered = gather(&places, &mut routers);
+            let end_ns = gathered.iter().map(|(_, list)| list.facts.list.end_ns).max().unwrap_or(0);
             let (mut members, mut lists) = (Vec::new(), Vec::new());
-            for (at, list) in opened {
+            for (at, list) in gathered {
                 let Some(router) = routers.get_mut(at) else { continue };
-                router.note(list.facts.clone(), end_ns);
+                router.note(&list, end_ns);
                 if router.in_view {
                     members.push(at);
-                    lists.push(list.rows());
+                    lists.push(InParts::new(list.parts.into_iter().map(NewestList::rows)));
                 }
             }
             match Joined::new(end_ns, lists) {
@@ -284,19 +293,61 @@ pub fn missing(routers: &[Router]) -> u64 {
     routers.iter().fold(0, |sum, router| sum.saturating_add(router.missing))
 }
 
-/// Opens the lists of all routers that are not known to be unreadable.
-fn open(places: &[Place], routers: &mut [Router]) -> Vec<(usize, NewestList)> {
-    let mut opened = Vec::new();
-    for (at, (place, router)) in places.iter().zip(routers).enumerate() {
+fn is_none(partitions: &PartitionSet) -> bool {
+    *partitions == PartitionSet::NONE
+}
+
+/// The newest list of a router, in one piece or in parts.
+struct Gathered {
+    /// What is known of the part that ends last, and of all together.
+    facts: NewestFacts,
+    /// The parts that are in the view.
+    parts: Vec<NewestList>,
+    /// The partitions that are in none of them, or in one that is late.
+    missing: PartitionSet,
+}
+
+impl Gathered {
+    /// Puts together what the directories of a router have; `None` if there is nothing yet.
+    fn new(mut parts: Vec<NewestList>) -> Result<Option<Self>> {
+        let of = |part: &NewestList| part.facts.list.part.unwrap_or(PartitionSet::ALL);
+        let mut there = PartitionSet::NONE;
+        for part in &parts {
+            if there.and(of(part)) != PartitionSet::NONE {
+                return Err(Error::new(
+                    "another directory has the same connections of a router of this name: a router is named by its folder",
+                ));
+            }
+            there = there.or(of(part));
+        }
+        let Some(newest) = parts.iter().max_by_key(|part| part.facts.list.end_ns) else { return Ok(None) };
+        let mut facts = newest.facts.clone();
+        let (end_ns, interval_ns) = (facts.list.end_ns, facts.list.interval_ns());
+        let health = |part: &NewestList| health(end_ns.saturating_sub(part.facts.list.end_ns), interval_ns);
+        parts.retain(|part| health(part) != Health::Gone);
+        let in_time = parts.iter().filter(|part| health(part) == Health::Reporting);
+        let missing = in_time.map(of).fold(PartitionSet::NONE, PartitionSet::or).others();
+        facts.list.is_complete = parts.iter().all(|part| part.facts.list.is_complete);
+        facts.list.missing = parts.iter().fold(0, |sum, part| part.facts.list.missing.saturating_add(sum));
+        facts.is_restarted = parts.iter().any(|part| part.facts.is_restarted);
+        Ok(Some(Gathered { facts, parts, missing }))
+    }
+}
+
+/// The newest lists of all routers that are not known to be unreadable.
+fn gather(places: &[&[Place]], routers: &mut [Router]) -> Vec<(usize, Gathered)> {
+    let mut gathered = Vec::new();
+    for (at, (places, router)) in places.iter().zip(routers).enumerate() {
         if router.health == Health::Unreadable {
             continue;
         }
-        match place.newest() {
-            Ok(list) => opened.extend(list.map(|list| (at, list))),
+        let parts = places.iter().filter_map(|place| place.newest().transpose()).collect::<Result<Vec<_>>>();
+        match parts.and_then(Gathered::new) {
+            Ok(list) => gathered.extend(list.map(|list| (at, list))),
             Err(error) => router.unreadable(&error),
         }
     }
-    opened
+    gathered
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! A directory is that of one router (`flowpeel live --out`), or has a folder for each (`flowpeel-fleet collect`). A
 //! router is named by its folder. Where lists are written as changes the last one in full is read, with the changes
-//! since; these have no half-open connections.
+//! since; these have no half-open connections. Where collectors share the partitions there is a directory for each
+//! share, with parts of the router's lists.
 
 use crate::subject;
 use flowpeel::error::{Error, Result};
@@ -33,11 +34,11 @@ fn cannot_look(directory: &Path) -> impl Fn(io::Error) -> Error {
     move |error| Error::new("cannot look for lists here").in_file(directory).because(error)
 }
 
-/// The routers whose lists are in these directories, by name.
+/// The routers whose lists are in these directories, by name. One whose lists are in parts is there once for each.
 ///
 /// # Errors
 ///
-/// A directory cannot be read, or two are of one router.
+/// A directory cannot be read.
 pub fn places(directories: &[PathBuf]) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     for directory in directories {
@@ -56,10 +57,6 @@ pub fn places(directories: &[PathBuf]) -> Result<Vec<Place>> {
         }
     }
     places.sort_unstable();
-    if let Some([_, other]) = places.array_windows().find(|[one, other]| one.router == other.router) {
-        let what = "another directory is of a router of the same name: a router is named by its folder";
-        return Err(Error::new(what).in_file(&other.directory));
-    }
     Ok(places)
 }
 
@@ -235,6 +232,34 @@ impl<I: Iterator<Item = Result<Row>>> Iterator for WithChanges<I> {
                 return Some(Ok(row));
             }
         }
+    }
+}
+
+/// The rows of the parts of a list, in the order of a list.
+pub struct InParts<I: Iterator<Item = Result<Row>>>(Vec<Peekable<I>>);
+
+impl<I: Iterator<Item = Result<Row>>> InParts<I> {
+    /// The rows of these parts, none of which has a connection of another.
+    pub fn new(parts: impl IntoIterator<Item = I>) -> Self {
+        InParts(parts.into_iter().map(Iterator::peekable).collect())
+    }
+}
+
+impl<I: Iterator<Item = Result<Row>>> Iterator for InParts<I> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let [only] = self.0.as_mut_slice() {
+            return only.next();
+        }
+        let key = |row: &Result<Row>| {
+            let row = row.as_ref().ok()?;
+            AnyKey::of_ends(row.client, row.server, row.vlan)
+        };
+        // What has no key is refused by whoever reads it, so it comes first.
+        let heads = self.0.iter_mut().enumerate().filter_map(|(part, rows)| Some((key(rows.peek()?), part)));
+        let (_, part) = heads.min()?;
+        self.0.get_mut(part)?.next()
     }
 }
 

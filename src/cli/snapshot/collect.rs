@@ -58,7 +58,8 @@ impl Arguments {
         format.check()?;
         directories::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
         let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
-        Ok(AgentConfig { snapshots, lists, secret: self.secret.secret()?, format, keep: self.writing.keep()? })
+        let (secret, keep) = (self.secret.secret()?, self.writing.keep()?);
+        Ok(AgentConfig { snapshots, lists, secret, format, keep, part: None })
     }
 }
 

@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_tick_moves_by_much_or_not_at_all(
-            first in 0u64..1 << 44,
+            first in 0u64..1 << 42,
             earliest in NEAR_TICKS / 4..NEAR_TICKS,
             spread in 0..=SPREAD_TICKS_MAX,
             slack in 0..NEAR_TICKS / 8,
@@ -196,7 +196,7 @@ mod tests {
 
         #[test]
         fn where_starts_are_too_far_apart_entries_become_longer(
-            first in 1u64..1 << 43,
+            first in 1u64..1 << 42,
             earliest in 0..NEAR_TICKS / 4,
             spread in NEAR_TICKS..1 << 43,
             ago in 1u64..1 << 43,

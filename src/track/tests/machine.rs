@@ -1,6 +1,7 @@
 //! The tracker against a plain machine on whole keys: the table in the tracker's documentation, written out.
 
 use super::*;
+use crate::handover::SidesSeen;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -638,6 +639,40 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     prop::collection::vec(packet, 1..300)
 }
 
+/// The sides seen that the payload of an open connection names.
+#[derive(Clone, Copy, Default)]
+struct OpenSides(Option<SidesSeen>);
+
+impl OpenSides {
+    /// Whether the event says that the other side was seen too, which the machine does not report.
+    fn turns(&mut self, event: &Event, rules: Rules) -> bool {
+        let Event::Turn(_, before, after) = *event else { return false };
+        let (sides, sides_after) = (SidesSeen::of_payload(before), SidesSeen::of_payload(after));
+        assert!(rules.one_way && sides != SidesSeen::Both && sides_after == SidesSeen::Both);
+        assert_eq!(before ^ sides.payload_bits(), after);
+        assert_eq!(self.0.replace(sides_after), Some(sides));
+        true
+    }
+
+    fn follow(&mut self, event: &Event) {
+        let of = SidesSeen::of_payload;
+        match event {
+            Event::Open(_, payload) | Event::Reopen(_, payload) => assert_eq!(self.0.replace(of(*payload)), None),
+            Event::Close(_, payload) | Event::CloseAndPass((_, payload), _) => {
+                assert_eq!(self.0.take(), Some(of(*payload)), "it closes as it opened");
+            }
+            Event::Replace((_, before), (_, payload)) => {
+                assert_eq!(self.0.replace(of(*payload)), Some(of(*before)), "it closes as it opened");
+            }
+            Event::Turn(..) | Event::Pass(..) => {}
+        }
+    }
+}
+
+fn is_midstream(payload: u32) -> bool {
+    payload & MIDSTREAM != 0
+}
+
 fn agrees(packets: &[Packet], rules: Rules) {
     let mut scene = Scene::new(TrackerConfig {
         one_way_max: if rules.one_way { 100 } else { 0 },
@@ -649,10 +684,16 @@ fn agrees(packets: &[Packet], rules: Rules) {
     let payload = FilterEntry::tick_of;
     // Of the open connections, whether they are listed as older than the start.
     let mut listed = [None; 5];
+    // And the sides that their payloads name.
+    let mut sides = [OpenSides::default(); 5];
     for &packet in packets {
         scene.pass(packet.pause_ticks);
         let Packet { connection, sender, kind, isn, .. } = packet;
         let event = scene.send(any_key(connection), sender, kind, isn);
+        let event = event.filter(|event| !sides[connection as usize].turns(event, rules));
+        if let Some(event) = &event {
+            sides[connection as usize].follow(event);
+        }
         let reopened_before = machine.reopened;
         let expected = machine.step(packet, scene.tick);
         let is_reopened = machine.reopened > reopened_before;
@@ -674,17 +715,18 @@ fn agrees(packets: &[Packet], rules: Rules) {
         };
         // The flag is the same at both ends, which the list sees to; here it only follows from what is known.
         let flags = |event: Event| match event {
-            Event::Open(key, payload) => (Event::Open(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
-            Event::Close(key, payload) => (Event::Close(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
-            Event::Reopen(key, payload) => (Event::Reopen(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
+            Event::Open(key, payload) => (Event::Open(key, payload % MIDSTREAM), vec![is_midstream(payload)]),
+            Event::Close(key, payload) => (Event::Close(key, payload % MIDSTREAM), vec![is_midstream(payload)]),
+            Event::Reopen(key, payload) => (Event::Reopen(key, payload % MIDSTREAM), vec![is_midstream(payload)]),
             Event::Replace((before, payload_before), (key, payload)) => (
                 Event::Replace((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
-                vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM],
+                vec![is_midstream(payload_before), is_midstream(payload)],
             ),
-            Event::Pass(key, payload) => (Event::Pass(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM; 2]),
+            Event::Turn(..) => unreachable!("it was taken out"),
+            Event::Pass(key, payload) => (Event::Pass(key, payload % MIDSTREAM), vec![is_midstream(payload); 2]),
             Event::CloseAndPass((before, payload_before), (key, payload)) => (
                 Event::CloseAndPass((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
-                vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM, payload >= MIDSTREAM],
+                vec![is_midstream(payload_before), is_midstream(payload), is_midstream(payload)],
             ),
         };
         let midstream = event.map(flags);

@@ -1,6 +1,7 @@
 //! Routers that see one direction only.
 
 use super::*;
+use crate::handover::SidesSeen;
 
 fn scene(one_way_max: u64) -> Scene {
     Scene::new(TrackerConfig { one_way_max, ..config() })
@@ -36,7 +37,13 @@ fn once_the_other_side_appears_both_have_to_end_it() {
     {
         for key in [v4(0), v4(1), v6(0), v6(1)] {
             let mut scene = scene(1);
-            assert_eq!(scene.play(key, script).len(), 1, "{script} leaves it open");
+            let events = scene.play(key, script);
+            let [Event::Open(opened, before), Event::Turn(turned, from, to)] = events[..] else {
+                panic!("{script} leaves it open: {events:?}");
+            };
+            let side = if script.starts_with('S') { SidesSeen::Client } else { SidesSeen::Server };
+            assert_eq!((opened, before, SidesSeen::of_payload(from)), (turned, from, side), "{script}");
+            assert_eq!(SidesSeen::of_payload(to), SidesSeen::Both, "{script}");
             // It no longer counts as one-way, so that there is room for another.
             assert_eq!(scene.play(v4(100), "SD").len(), 1, "{script}");
             assert_eq!(scene.play(v4(102), "SD").len(), 0, "{script}");

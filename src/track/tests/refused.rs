@@ -41,7 +41,7 @@ impl Limited {
                 self.apply(Event::Open(key, payload));
             }
             Event::CloseAndPass((key, payload), _) => self.apply(Event::Close(key, payload)),
-            Event::Pass(..) => {}
+            Event::Turn(..) | Event::Pass(..) => {}
         }
     }
 

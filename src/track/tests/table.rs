@@ -47,7 +47,11 @@ fn check(rows: &[Row<'_>]) {
                     Event::Open(named, _) | Event::Close(named, _) => {
                         assert_eq!(*named, key, "{script}: events name the client first");
                     }
-                    Event::Reopen(..) | Event::Replace(..) | Event::Pass(..) | Event::CloseAndPass(..) => {
+                    Event::Reopen(..)
+                    | Event::Replace(..)
+                    | Event::Turn(..)
+                    | Event::Pass(..)
+                    | Event::CloseAndPass(..) => {
                         panic!("{script}: {event:?}")
                     }
                 }

@@ -101,8 +101,14 @@ fn assert_collected(pace: Pace, churn: u64) {
         rest.iter().for_each(|(_, name)| fs::rename(from.join(name), to.join(name)).unwrap());
     };
     move_rest(&snapshots, &aside);
-    let agent =
-        AgentConfig { snapshots: snapshots.clone(), lists: path("agent"), secret, format, keep: Keep::default() };
+    let agent = AgentConfig {
+        snapshots: snapshots.clone(),
+        lists: path("agent"),
+        secret,
+        format,
+        keep: Keep::default(),
+        part: None,
+    };
     assert!(collect(&agent, first.len() as u64) <= pace.open);
     move_rest(&aside, &snapshots);
     assert_eq!(collect(&agent, rest.len() as u64), pace.open);

@@ -73,7 +73,8 @@ fn assert_collected(snapshots: &[&PathBuf], router: &Path, place: &Path) {
     }
     let (secret, format, keep) = (Secret::REPLAY, Format::default(), Keep::default());
     let mut agent =
-        Agent::new(&AgentConfig { snapshots: incoming, lists: lists.clone(), secret, format, keep }).unwrap();
+        Agent::new(&AgentConfig { snapshots: incoming, lists: lists.clone(), secret, format, keep, part: None })
+            .unwrap();
     agent.once(&mut Contented).unwrap();
     let AgentCounts { lists: list_count, .. } = agent.counts();
     assert_eq!(list_count, snapshots.len() as u64);

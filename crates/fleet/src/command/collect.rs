@@ -7,14 +7,13 @@ use crate::collect::{CollectConfig, Collector};
 use crate::inbox::Inbox;
 use crate::key::FleetKey;
 use crate::lists::{Lists, ListsConfig, LocalLists};
-use crate::subject;
 use clap::Args;
 use flowpeel::agent::{AgentCounts, AgentEvent, AgentObserver};
 use flowpeel::disk::read_secret;
 use flowpeel::error::{Error, Result};
 use flowpeel::export::{Format, Keep};
 use flowpeel::select;
-use flowpeel::signal::PARTITION_COUNT;
+use flowpeel::signal::{PARTITION_COUNT, PartitionSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +47,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", required_unless_present = "from")]
     fleet_key: Option<PathBuf>,
 
+    /// Take the Kth of N shares of the connections: 1/2. As many collectors each write a part of every list
+    #[arg(long, value_name = "K/N", default_value = "1/1", value_parser = share, conflicts_with_all = ["from", "changes"])]
+    share: PartitionSet,
+
     /// The name under which the broker remembers what was taken: each name gets everything
     #[arg(long, value_name = "NAME", default_value = "collect", hide_short_help = true)]
     name: String,
@@ -60,6 +63,10 @@ pub(super) struct Arguments {
     /// How long the stream keeps messages, if it does not exist yet
     #[arg(long, value_name = "AGE", default_value = "7d", value_parser = age, hide_short_help = true)]
     stream_age: Duration,
+
+    /// On how many servers of a cluster each message of the stream is, if it does not exist yet
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5), hide_short_help = true)]
+    stream_replicas: u8,
 
     /// List what is there now, and end
     #[arg(long)]
@@ -84,6 +91,14 @@ pub(super) struct Arguments {
     broker: BrokerOptions,
 }
 
+/// The partitions of a share.
+fn share(text: &str) -> std::result::Result<PartitionSet, String> {
+    let parts = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let is_share = |(index, count): &(usize, usize)| (1..=*count).contains(index) && *count <= PARTITION_COUNT;
+    let what = || format!("a share is K/N, with K from 1 to N and N at most {PARTITION_COUNT}");
+    parts.filter(is_share).map(|(index, count)| PartitionSet::share(index - 1, count)).ok_or_else(what)
+}
+
 fn age(text: &str) -> std::result::Result<Duration, String> {
     select::duration(text).ok_or_else(|| "an age is a number above 0 with its unit: 36h, 7d".to_owned())
 }
@@ -97,7 +112,7 @@ impl Arguments {
         let format = Format { compress: self.compress, changes: self.changes, ..Format::default() };
         format.check()?;
         let keep = Keep { age: self.keep, ..Keep::default() };
-        Ok(ListsConfig { out: self.out.clone(), secret: self.secret.secret()?, format, keep })
+        Ok(ListsConfig { out: self.out.clone(), secret: self.secret.secret()?, format, keep, partitions: self.share })
     }
 }
 
@@ -148,13 +163,16 @@ async fn from_directories(arguments: &Arguments, config: ListsConfig, observer: 
 async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut Observer) -> Outcome {
     let key = arguments.fleet_key.as_deref().ok_or_else(|| Error::new("name the fleet's key with --fleet-key"));
     let fleet = FleetKey::new(read_secret(key.map_err(Failure::wrong_usage)?).map_err(Failure::wrong_usage)?);
-    let inbox = Inbox::new(config.secret.clone(), fleet, [true; PARTITION_COUNT]);
+    let inbox = Inbox::new(config.secret.clone(), fleet, config.partitions);
     let lists = Lists::new(config, observer)?;
     let broker = arguments.broker.connect("flowpeel-fleet collect", "_INBOX_collect").await?;
     let collect = CollectConfig {
         name: arguments.name.clone(),
-        subject: subject::ALL.to_owned(),
-        limits: StreamLimits { size: arguments.stream_mib << 20, age: arguments.stream_age },
+        limits: StreamLimits {
+            size: arguments.stream_mib << 20,
+            age: arguments.stream_age,
+            replica_count: arguments.stream_replicas,
+        },
     };
     let mut collector = Collector::new(broker, collect, inbox, lists);
     let ended = collector.run(arguments.once, observer).await;

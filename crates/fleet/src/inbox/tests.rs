@@ -38,7 +38,7 @@ fn messages(snapshots: &[SnapshotFile], whole_every: usize) -> Vec<Vec<Vec<Messa
 }
 
 fn inbox() -> Inbox<usize> {
-    Inbox::new(SECRET, fleet(), [true; PARTITION_COUNT])
+    Inbox::new(SECRET, fleet(), PartitionSet::ALL)
 }
 
 /// Takes messages whose tickets are their places. Returns the snapshots, and the tickets that were given back.
@@ -161,14 +161,14 @@ fn what_nobody_has_signed_leaves_nothing_behind() {
 fn a_share_takes_its_partitions_and_no_others() {
     let sent = snapshots("edge", 7, 3);
     let all = messages(&sent, 100).concat().concat();
-    let half: Partitions = std::array::from_fn(|partition| partition % 2 == 1);
+    let half = PartitionSet::share(1, 2);
     let mut inbox = Inbox::new(SECRET, fleet(), half);
     let (received, tickets) = take_all(&mut inbox, &all);
     assert!(tickets.iter().copied().eq(0..all.len()));
     assert_eq!(received.len(), 3);
     for (received, sent) in received.iter().zip(&sent) {
-        for (partition, is_taken) in half.iter().enumerate() {
-            assert_eq!(received.sums[partition] == sent.sums[partition], *is_taken);
+        for partition in 0..PARTITION_COUNT {
+            assert_eq!(received.sums[partition] == sent.sums[partition], half.has(partition));
         }
     }
 }

@@ -81,3 +81,43 @@ fn a_router_whose_list_cannot_be_read_costs_the_others_nothing() {
     assert_eq!((network.joined.len(), is_complete(&network.routers)), (1, false));
     assert!(network.routers[1].problem.as_ref().is_some_and(|problem| problem.contains("state")));
 }
+
+#[test]
+fn two_routers_of_one_name_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let both = ["a", "b"].map(|parent| place.path().join(parent));
+    both.iter().for_each(|parent| list(parent, "edge", 600, 1, true));
+    let network = Network::read(&crate::newest::places(&both).unwrap()).unwrap();
+    assert_eq!(health_of(&network.routers), [("edge", Health::Unreadable, false)]);
+    assert!(network.routers[0].problem.as_ref().is_some_and(|problem| problem.contains("of this name")));
+}
+
+#[test]
+fn the_parts_of_a_list_are_one_and_a_part_that_is_missing_or_late_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let shares = ["a", "b"].map(|share| place.path().join(share));
+    let part = |index: usize, end_s: u32, client: u8| {
+        list(&shares[index], "edge", end_s, client, true);
+        let path = shares[index].join(format!("edge/flows-20260101T00{:02}{:02}Z.ndjson", end_s / 60, end_s % 60));
+        let partitions = serde_json::to_string(&PartitionSet::share(index, 2)).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.replace("{\"flow_list\":{", &format!("{{\"flow_part\":{{\"partitions\":{partitions},"));
+        fs::write(&path, text).unwrap();
+    };
+    let read = |shares: &[std::path::PathBuf]| Network::read(&crate::newest::places(shares).unwrap()).unwrap();
+    part(0, 600, 2);
+    part(1, 600, 1);
+    let network = read(&shares);
+    assert_eq!((network.joined.len(), network.routers.len(), is_complete(&network.routers)), (2, 1, true));
+    let network = read(&shares[..1]);
+    assert_eq!((network.joined.len(), is_complete(&network.routers)), (1, false));
+    assert_eq!(network.routers[0].partitions_missing, PartitionSet::share(1, 2));
+    // The collector of the other share has stopped.
+    part(0, 620, 2);
+    let network = read(&shares);
+    assert_eq!((network.joined.len(), network.routers[0].partitions_missing), (2, PartitionSet::share(1, 2)));
+    part(0, 900, 2);
+    let network = read(&shares);
+    assert_eq!((network.joined.len(), network.routers[0].partitions_missing), (1, PartitionSet::share(1, 2)));
+    assert_eq!(health_of(&network.routers), [("edge", Health::Reporting, true)]);
+}

@@ -101,14 +101,3 @@ fn what_is_no_list_is_refused_and_what_is_not_there_is_none() {
         assert!(list.rows().any(|row| row.is_err()), "{name}");
     }
 }
-
-#[test]
-fn two_routers_of_one_name_are_refused() {
-    let place = tempfile::tempdir().unwrap();
-    for parent in ["a", "b"] {
-        write(&place.path().join(parent).join("edge"), "flows-20260101T000010Z.ndjson", &text(1, false, &[]));
-    }
-    let both = ["a", "b"].map(|parent| place.path().join(parent));
-    assert!(places(&both).unwrap_err().to_string().contains("of the same name"));
-    assert_eq!(places(&both[..1]).unwrap().len(), 1);
-}

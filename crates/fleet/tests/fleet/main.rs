@@ -3,10 +3,13 @@
 //!
 //! Tests that need nats-server are skipped, and say so, where it is not installed.
 
+mod asymmetric;
 mod delivery;
+mod demo;
 mod kills;
 mod permissions;
 mod server;
+mod shares;
 mod site;
 mod tls;
 mod wire;

@@ -19,7 +19,7 @@ pub(crate) struct Server {
 }
 
 /// The program, if it is installed; otherwise says that the test is skipped.
-fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian has it where only root looks.
     let places = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);

@@ -58,22 +58,32 @@ impl Site {
     /// Replays a generated capture of two minutes, with a snapshot every `every`, on a router of this name; and writes
     /// the lists that `flowpeel snapshot collect` makes of them.
     pub(crate) fn router(&self, name: &str, seed: u64, connection_count: u64, every: Duration) {
+        let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(seed, connection_count) };
+        let capture = self.capture(traffic);
+        self.router_of(name, &capture, Config { every: Some(every), ..Config::default() });
+    }
+
+    /// Generates a capture.
+    pub(crate) fn capture(&self, traffic: TrafficConfig) -> PathBuf {
         let capture = self.path("capture.pcap");
-        let config = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(seed, connection_count) };
-        write_pcap(&mut Traffic::new(config).unwrap(), &mut BufWriter::new(File::create(&capture).unwrap())).unwrap();
+        write_pcap(&mut Traffic::new(traffic).unwrap(), &mut BufWriter::new(File::create(&capture).unwrap())).unwrap();
+        capture
+    }
+
+    /// Replays a capture on a router of this name, as [`Self::router`] does.
+    pub(crate) fn router_of(&self, name: &str, capture: &Path, config: Config) {
         let config = Config {
-            every: Some(every),
             churn: Some(5_000),
-            snapshots: Some(Snapshots { router: name.to_owned(), run: seed, replace_lists: false }),
+            snapshots: Some(Snapshots { router: name.to_owned(), run: 1, replace_lists: false }),
             secret: Secret::REPLAY,
-            ..Config::default()
+            ..config
         };
         let directory = SnapshotDirectory::new(self.made(name), Secret::REPLAY, Keep::default()).unwrap();
-        replay(&[capture], &config, &mut OnlySnapshots(directory), &mut ()).unwrap();
+        replay(&[capture.to_path_buf()], &config, &mut OnlySnapshots(directory), &mut ()).unwrap();
         let lists = self.path("expected").join(name);
         fs::create_dir_all(&lists).unwrap();
         let (snapshots, format, keep) = (self.made(name), Format::default(), Keep::default());
-        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep })
+        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep, part: None })
             .unwrap()
             .once(&mut Strict)
             .unwrap();
@@ -139,7 +149,8 @@ impl Site {
     }
 }
 
-fn fleet(command: &str) -> Command {
+/// A command of the fleet.
+pub(crate) fn fleet(command: &str) -> Command {
     let mut fleet = Command::new(env!("CARGO_BIN_EXE_flowpeel-fleet"));
     fleet.arg(command).stdin(Stdio::null());
     fleet

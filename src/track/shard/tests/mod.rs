@@ -155,7 +155,9 @@ fn direct(signals: &[Signal]) -> Delta {
             None | Some(Event::Pass(..)) => continue,
             Some(Event::Open(key, payload) | Event::Reopen(key, payload)) => (key, payload, true),
             Some(Event::Close(key, payload)) => (key, payload, false),
-            Some(Event::Replace(..) | Event::CloseAndPass(..)) => unreachable!("of these signals none does two things"),
+            Some(Event::Replace(..) | Event::Turn(..) | Event::CloseAndPass(..)) => {
+                unreachable!("of these signals none does two things")
+            }
         };
         match key {
             AnyKey::V4(key) => {
