@@ -707,8 +707,8 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
-                // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
-                // before it, where data of the client was not captured.
+                // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or
+                // shortly before it, where data of the client was not captured.
                 if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
                     self.stage.signals_mut()[at].set_isn(numbers.acked.wrapping_sub(1));
                 }

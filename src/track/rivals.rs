@@ -226,8 +226,8 @@ impl Rivals {
     }
 
     /// Records that the server of a handshake has sent its FIN, if it acknowledges the number of one or what shortly
-    /// follows it: data of the client that was not seen. Not of the handshake of the known connection. False if there is
-    /// none.
+    /// follows it: data of the client that was not seen. Not of the handshake of the known connection. False if there
+    /// is none.
     #[cold]
     pub(super) fn end_server(
         &mut self,

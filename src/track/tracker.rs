@@ -895,8 +895,8 @@ impl Tracker {
     #[inline(always)]
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
         match parts.kind {
-            // Its SYN-ACK may acknowledge the data as well. Of what takes the place of another the client's first packet
-            // has to be known, whichever that is.
+            // Its SYN-ACK may acknowledge the data as well. Of what takes the place of another the client's first
+            // packet has to be known, whichever that is.
             SignalKind::Syn if signal.has_data() || slot.is_some() => {
                 self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
             }
@@ -1206,16 +1206,16 @@ impl Tracker {
     }
 
     /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
-    /// seen, of the connection with this entry: it had ended, or so it seemed, and both that and the SYN-ACK were forged.
-    /// Its last packets may come late, so that of a connection which both sides have ended only what shows that its
-    /// sender has not counts.
+    /// seen, of the connection with this entry: it had ended, or so it seemed, and both that and the SYN-ACK were
+    /// forged. Its last packets may come late, so that of a connection which both sides have ended only what shows
+    /// that its sender has not counts.
     #[cold]
     fn contradicted(&mut self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> Option<Ended> {
         let has_ended = self.ended.get(signal.hash())?.has_fin == [true; 2];
         let is_other = match self.judge(signal, parts, None) {
             Verdict::Answers(_) => false,
-            // One that completes the handshake in the few bits that the capture side knows says no less. Where the number
-            // of the handshake is not known whole, the client's first packet may follow it behind others.
+            // One that completes the handshake in the few bits that the capture side knows says no less. Where the
+            // number of the handshake is not known whole, the client's first packet may follow it behind others.
             Verdict::Contradicts if self.rivals.knows(signal.hash(), entry, self.now) => {
                 parts.kind != SignalKind::Ack || !has_ended
             }
@@ -1224,8 +1224,8 @@ impl Tracker {
         if is_other { self.ended.take(signal.hash()) } else { None }
     }
 
-    /// Applies a FIN to the handshakes that contradict a connection. Its client may answer one with it, or its server send
-    /// it before that. Continues if it is of none of them.
+    /// Applies a FIN to the handshakes that contradict a connection. Its client may answer one with it, or its server
+    /// send it before that. Continues if it is of none of them.
     #[cold]
     fn contested_fin(
         &mut self,

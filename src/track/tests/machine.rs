@@ -115,7 +115,8 @@ impl Machine {
         self.rivals_of(packet, now).into_iter().filter(is_later).collect()
     }
 
-    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present; and who has ended it.
+    /// The start of the handshake that a packet answers, if one is kept, and otherwise the present; and who has ended
+    /// it.
     fn start_of(&self, packet: Packet, now: u64) -> (u64, Vec<Sender>) {
         let rivals = self.rivals_of(packet, now);
         let answered = rivals.iter().find(|rival| rival.isn == packet.isn);
