@@ -11,8 +11,9 @@
 //!
 //! On a router the [`spool`] gives the next snapshot, cut into its partitions; each becomes a signed [`frame`] under
 //! the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the
-//! [`broker`]. Elsewhere [`collect`] takes them from there in the order of the stream, the [`inbox`] puts snapshots together, and [`lists`]
-//! writes the lists that the router would have written.
+//! [`broker`]. Elsewhere [`collect`] takes them from there in the order of the stream, all or those of a share of the
+//! partitions, the [`inbox`] puts snapshots together, and [`lists`] writes the lists that the router would have
+//! written, or its share's part of them.
 //!
 //! # The joined view
 //!

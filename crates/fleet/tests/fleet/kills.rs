@@ -60,6 +60,8 @@ fn broker_collector_and_shippers_are_killed_and_all_comes_twice() {
             site.put("west", name);
         }
         match at {
+            // West is cut off for 20 intervals.
+            2 => drop(shippers[1].take()),
             4 => wait_until("lists come", || lists("east") > 3),
             6 => {
                 drop(collector.take());
@@ -72,15 +74,15 @@ fn broker_collector_and_shippers_are_killed_and_all_comes_twice() {
             12 => server.kill(),
             15 => server.restart(),
             18 => {
-                drop(shippers[1].take());
                 drop(collector.take());
                 collector = Some(start_collector());
-                shippers[1] = Some(start_shipper("west"));
             }
+            22 => shippers[1] = Some(start_shipper("west")),
             _ => {}
         }
         thread::sleep(Duration::from_millis(30));
     }
+    assert!(west.len() > 22 && shippers[1].is_some(), "west was cut off, and came back");
     drop(shippers);
     drop(collector);
     for router in ["east", "west"] {
