@@ -324,10 +324,11 @@ fn events_are_the_same_rows_as_parquet_in_files_by_the_hour() {
     }
     let place = tempfile::tempdir().unwrap();
     let path = capture(&place);
-    let log = place.path().join("events.ndjson");
     let directories = ["one", "two"].map(|name| place.path().join(name));
-    for directory in &directories {
-        drop(fs::remove_file(&log));
+    // Each log in a place of its own, with what is rotated away.
+    let logs = directories.each_ref().map(|directory| directory.with_extension("log").join("events.ndjson"));
+    for (directory, log) in directories.iter().zip(&logs) {
+        fs::create_dir(log.parent().unwrap()).unwrap();
         let to_columns = format!("parquet:{}", directory.display());
         let to_both = ["--events-open", "--events", log.to_str().unwrap(), "--events", &to_columns];
         listed(&place, &path, "list", &[&["--every", "5s", "--events-rotate", "1m"], &to_both[..]].concat());
@@ -340,7 +341,7 @@ fn events_are_the_same_rows_as_parquet_in_files_by_the_hour() {
         "select epoch_us(timestamp::timestamptz), change, seq, flow_id, src_ip, src_port, dest_ip, dest_port, \
          community_id, epoch_us(flow.start::timestamptz), epoch_us(flow.\"end\"::timestamptz), flow.age, flow.state, \
          flow.reason, flow.seen from read_json('{}', union_by_name = true) order by seq",
-        log.with_file_name("events*.ndjson").display()
+        logs[0].with_file_name("events*.ndjson").display()
     ));
     let columns = rows_of(&format!(
         "select epoch_us(timestamp), change, seq, flow_id, src_ip, src_port, dest_ip, dest_port, community_id, \
