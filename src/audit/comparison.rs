@@ -28,6 +28,8 @@ pub struct KernelTable {
     names: HashMap<AnyKey, usize>,
     /// Whether changes were lost that say how connections ended.
     pub has_lost_changes: bool,
+    /// When it had been read, in ns since 1970: it may have connections that opened until then.
+    pub read_ns: i64,
 }
 
 impl KernelTable {
@@ -133,6 +135,9 @@ pub struct Difference {
 struct Pending {
     is_listed: bool,
     since_ns: i64,
+    /// The time that a list has to be past to decide it: of a list that waited to be compared, the kernel's table is
+    /// newer.
+    known_ns: i64,
     is_lossy: bool,
     is_reported: bool,
 }
@@ -205,7 +210,7 @@ impl Comparison {
                 decided.push(difference(Some(reason)));
                 return false;
             }
-            if list.end_ns.saturating_sub(pending.since_ns) >= ROUND_TRIPS_NS {
+            if list.end_ns.saturating_sub(pending.known_ns) >= ROUND_TRIPS_NS {
                 let reason = lasting_reason(pending, says(canonical)).or_else(|| older.reason(canonical));
                 decided.push(difference(reason));
                 pending.is_reported = true;
@@ -214,7 +219,8 @@ impl Comparison {
         });
         for (canonical, (_, is_listed)) in present {
             let since_ns = list.end_ns;
-            let pending = Pending { is_listed, since_ns, is_lossy, is_reported: false };
+            let known_ns = since_ns.max(kernel.read_ns);
+            let pending = Pending { is_listed, since_ns, known_ns, is_lossy, is_reported: false };
             self.pending.entry(canonical).or_insert(pending);
         }
         decided.sort_by_key(|difference| difference.key);
@@ -312,6 +318,18 @@ mod tests {
         assert_eq!(reasons(&decided), [(true, None), (false, None)]);
         assert!(comparison.compare(&list(30, &[1]), &kernel(&[2]), says).is_empty(), "each is reported once");
         assert_eq!(comparison.undecided(), 0);
+    }
+
+    #[test]
+    fn a_list_decides_nothing_that_came_before_the_kernels_table_was_read() {
+        let mut comparison = Comparison::new(true);
+        let says = |_: &AnyKey| KernelSays::Nothing;
+        // Two lists waited, and a connection opened behind both.
+        let late = |second: i64| KernelTable { read_ns: second * SECOND_NS, ..kernel(&[1]) };
+        assert!(comparison.compare(&list(10, &[]), &late(25), says).is_empty());
+        assert!(comparison.compare(&list(20, &[]), &late(26), says).is_empty());
+        let decided = comparison.compare(&list(30, &[1]), &late(30), says);
+        assert_eq!(reasons(&decided), [(false, Some(Reason::NotYetSeen))]);
     }
 
     #[test]

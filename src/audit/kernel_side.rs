@@ -135,6 +135,7 @@ impl KernelSide {
         }
         self.follow()?;
         kernel.has_lost_changes = std::mem::take(&mut self.has_lost_changes);
+        kernel.read_ns = wall_ns();
         Ok(kernel)
     }
 
