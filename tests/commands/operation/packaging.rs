@@ -54,8 +54,9 @@ fn every_command_has_a_page_that_man_takes_without_a_word() {
     assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""));
     let pages = files(place.path());
     let names: Vec<_> = pages.iter().map(|page| name(page)).collect();
-    let of_snapshots = commands(&["snapshot", "--help"]).into_iter().map(|command| format!("snapshot-{command}"));
-    let commands = commands(&["--help"]).into_iter().chain(of_snapshots);
+    let groups = ["snapshot", "archive"].map(|group| (group, commands(&[group, "--help"])));
+    let of_groups = groups.iter().flat_map(|(group, names)| names.iter().map(move |name| format!("{group}-{name}")));
+    let commands = commands(&["--help"]).into_iter().chain(of_groups);
     let mut expected: Vec<_> = commands.map(|command| format!("flowpeel-{command}.1")).collect();
     expected.push("flowpeel.1".to_owned());
     expected.sort();
