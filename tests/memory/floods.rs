@@ -12,8 +12,9 @@ use std::time::Duration;
 /// half-open connections and the few of the thousand clients.
 const PROCESS_SIZE_MAX: u64 = 16 << 20;
 
-/// The variation from run to run: which pages of a table are touched first, and how full a list got.
-const TOLERANCE_SIZE: u64 = 4 << 20;
+/// The variation from run to run: which pages of a table are touched first, how full a list got, and how much of it was
+/// written while the capture went on; up to 6 MiB where other work shared the cores.
+const TOLERANCE_SIZE: u64 = 8 << 20;
 
 /// The time between two looks. The peak is the kernel's own, so only the last look before the end matters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
