@@ -241,21 +241,25 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         let mut found = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
-            let is_same = there != 0 && same(there, tag);
-            if is_same && has_other_isn(there, tag) && age(there, tag) < timeout && is_none() {
+            if there == 0 {
                 continue;
             }
-            // Tags that have timed out are cleared in passing, so that nothing seems to wait any more after a flood.
-            if there != 0 && (is_same || age(there, tag) > timeout) {
-                self.clear(index, way, there, waiting);
+            if !same(there, tag) {
+                // Cleared in passing, so that nothing seems to wait any more after a flood.
+                if age(there, tag) > timeout {
+                    self.clear(index, way, there, waiting);
+                }
+                continue;
             }
-            if is_same {
-                // A handshake that has timed out here may have been given up by its tracker already.
-                let is_waiting = age(there, tag) < timeout;
-                let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
-                let has_completed = found == Some(SignalKind::Completes);
-                found = Some(if is_next || has_completed { SignalKind::Completes } else { SignalKind::Ack });
+            // A handshake that has timed out here may have been given up by its tracker already.
+            let is_waiting = age(there, tag) < timeout;
+            if is_waiting && has_other_isn(there, tag) && is_none() {
+                continue;
             }
+            self.clear(index, way, there, waiting);
+            let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
+            let has_completed = found == Some(SignalKind::Completes);
+            found = Some(if is_next || has_completed { SignalKind::Completes } else { SignalKind::Ack });
         }
         found
     }
