@@ -277,19 +277,7 @@ mod tests {
     #[test]
     fn the_other_name_of_a_connection_stands_below_it() {
         let end = |text: &str| text.parse().unwrap();
-        let row = Row {
-            client: end("192.168.1.5:40000"),
-            server: end("198.51.100.7:443"),
-            vlan: crate::flow::VlanTags::NONE,
-            start_ns: 0,
-            age_ns: 0,
-            state: RowState::Established,
-            midstream: false,
-            unsettled: false,
-            nat: None,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
-        };
+        let row = Row::between(["192.168.1.5:40000", "198.51.100.7:443"].map(end));
         let look = Look { width: Some(80), is_coloured: false };
         let text = |row: &Row| {
             let mut text = Vec::new();
