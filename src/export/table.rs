@@ -3,7 +3,7 @@
 
 use crate::export::timestamp::TimeFormatter;
 use crate::list::{Header, List, Row, RowState};
-use crate::select::Selection;
+use crate::select::{Found, Selection};
 use anstyle::{AnsiColor, Style};
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -46,10 +46,12 @@ const DAY_NS: i64 = 86_400_000_000_000;
 impl Look {
     /// Writes what is selected of a list.
     ///
-    /// Complexity: three passes over the rows: for the widths of columns, for the lines, and for the count below them.
+    /// Complexity: three passes over the rows: for the count below the lines, for the widths of columns, and for the
+    /// lines. With an order or groups it is one, and what is shown is held.
     pub(super) fn list(self, out: &mut dyn Write, list: &List, selection: &Selection) -> io::Result<()> {
         let mut out = BufWriter::new(out);
-        match selection.groups(list.rows()) {
+        let found = selection.find(list.rows());
+        match &found.groups {
             Some((groups, count)) => {
                 let name = selection.group_by.map_or("", |group_by| group_by.name()).to_uppercase();
                 let values: Vec<String> = groups.iter().map(|group| group.key.to_string()).collect();
@@ -60,18 +62,18 @@ impl Look {
                     let age = age_text(group.oldest_ns);
                     writeln!(out, "{value:<width$}{GAP}{:>11}{GAP}{:>9}{GAP}{age}", group.flows, group.half_open)?;
                 }
-                let shown = Shown { lines: groups.len() as u64, of: count as u64, what: "groups" };
+                let shown = Shown { lines: groups.len() as u64, of: *count as u64, what: "groups" };
                 self.footer(&mut out, &list.header, selection, &shown)?;
             }
-            None => self.connections(&mut out, list, selection)?,
+            None => self.connections(&mut out, list, &found)?,
         }
         out.flush()
     }
 
-    fn connections(self, out: &mut impl Write, list: &List, selection: &Selection) -> io::Result<()> {
+    fn connections(self, out: &mut impl Write, list: &List, found: &Found) -> io::Result<()> {
         let mut widths = [END_WIDTH_MIN; 2];
         let mut marks = Marks::default();
-        for row in selection.rows(list.rows()) {
+        for row in found.rows(list.rows()) {
             marks.add(&row);
             let nat = row.nat.map(|nat| [nat.client, nat.server]);
             for ends in [Some([row.client, row.server]), nat].into_iter().flatten() {
@@ -88,13 +90,11 @@ impl Look {
         );
         self.styled(out, HEADING, &heading)?;
         let mut times = TimeFormatter::default();
-        let mut lines = 0;
-        for row in selection.rows(list.rows()) {
-            lines += 1;
+        for row in found.rows(list.rows()) {
             self.row(out, &row, widths, since(&mut times, &row, list.header.figures.end_ns))?;
         }
-        let selected = list.rows().filter(|row| selection.selects(row)).count() as u64;
-        self.footer(out, &list.header, selection, &Shown { lines, of: selected, what: "connections" })?;
+        let shown = Shown { lines: found.line_count(), of: found.selected_count, what: "connections" };
+        self.footer(out, &list.header, found.selection, &shown)?;
         marks.explain(out)
     }
 
