@@ -130,7 +130,7 @@ impl Look {
         self.styled(out, FAINT, &format!("{first:<client$}{GAP}{second:<server$}{GAP}{}", nat.name()))
     }
 
-    /// The line below the table: how much there is, as of when, and whether that is all.
+    /// What stands below the table: how much there is, as of when, and whether that is all.
     fn footer(self, out: &mut impl Write, header: &Header, selection: &Selection, shown: &Shown) -> io::Result<()> {
         let mut times = TimeFormatter::default();
         let end = times.rfc3339(header.figures.end_ns);
@@ -144,10 +144,16 @@ impl Look {
             }
         }
         if header.complete {
-            return self.styled(out, FAINT, &(text + "; complete"));
+            return self.wrapped(out, FAINT, &(text + "; complete"));
         }
-        self.styled(out, FAINT, &text)?;
-        self.styled(out, INCOMPLETE, &format!("NOT COMPLETE: about {} are missing or wrong", header.missing))
+        self.wrapped(out, FAINT, &text)?;
+        self.wrapped(out, INCOMPLETE, &format!("NOT COMPLETE: about {} are missing or wrong", header.missing))
+    }
+
+    /// Writes a text in as many lines as it takes.
+    fn wrapped(self, out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {
+        let wrapped = wrapped(text, self.width.unwrap_or(usize::MAX));
+        wrapped.lines().try_for_each(|line| self.styled(out, style, line))
     }
 
     fn styled(self, out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {
@@ -156,6 +162,23 @@ impl Look {
             false => writeln!(out, "{text}"),
         }
     }
+}
+
+/// A text with line breaks in the place of spaces, so that no line is wider than this, unless a single word is.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    let mut line_width = 0;
+    for word in text.split(' ') {
+        let word_width = word.chars().count();
+        if line_width > 0 {
+            let fits = line_width + 1 + word_width <= width;
+            wrapped.push(if fits { ' ' } else { '\n' });
+            line_width = if fits { line_width + 1 } else { 0 };
+        }
+        wrapped += word;
+        line_width += word_width;
+    }
+    wrapped
 }
 
 /// How many lines are shown, out of how many that were selected.
@@ -290,6 +313,33 @@ mod tests {
             with_name.strip_prefix(&text(&row)).unwrap(),
             "203.0.113.9:61000      198.51.100.7:443       translated\n"
         );
+    }
+
+    #[test]
+    fn a_footer_is_no_wider_than_the_table() {
+        let long = "n".repeat(100);
+        let selection = Selection {
+            filter: Some("server net 198.51.100.0/24 and (port 443 or port 8443) and age > 5m".parse().unwrap()),
+            ..Selection::default()
+        };
+        let footer = |width, header: &Header| {
+            let (mut text, shown) = (Vec::new(), Shown { lines: 20, of: 1_234_567, what: "connections" });
+            let look = Look { width, is_coloured: false };
+            look.footer(&mut text, header, &selection, &shown).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        for complete in [true, false] {
+            let header = Header { flows: 1_234_567, half_open: 890, complete, ..Header::default() };
+            let whole = footer(None, &header);
+            assert_eq!(whole.lines().count(), if complete { 1 } else { 2 }, "{whole}");
+            for width in [40, 80, 200] {
+                let text = footer(Some(width), &header);
+                assert!(text.lines().all(|line| line.len() <= width), "{text}");
+                assert!(text.split_whitespace().eq(whole.split_whitespace()), "{text}");
+            }
+            assert_eq!(footer(Some(usize::MAX), &header), whole);
+        }
+        assert_eq!(wrapped(&format!("ab {long} c d"), 3), format!("ab\n{long}\nc d"), "a word is not cut");
     }
 
     #[test]
