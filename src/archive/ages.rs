@@ -17,9 +17,9 @@ const ARCHIVE_AGES_MAX: usize = 1 << 16;
 
 const WRAP_TICKS: i64 = 1 << TICK_BITS;
 
-/// The starts of old connections, as of one list.
+/// The starts of old connections, as of one list, for all that take records: see [`ListFeed`](crate::archive::ListFeed).
 #[derive(Debug, Default)]
-pub(crate) struct Ages {
+pub struct Ages {
     starts: AHashMap<AnyKey, i64>,
     /// The end of the list in ticks of wall time; `None` if there was no list, or more old connections than are
     /// remembered.
@@ -28,7 +28,10 @@ pub(crate) struct Ages {
 
 impl Ages {
     /// The starts of the connections that are old at the end of this list.
-    pub(crate) fn of(list: &List) -> Self {
+    ///
+    /// Complexity: a pass over its established connections.
+    #[must_use]
+    pub fn of(list: &List) -> Self {
         let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.figures.end_ns.div_euclid(TICK_NS)) };
         let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
         for row in list.established().filter(|row| is_old(row.age_ns)) {

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::flow::AnyKey;
 use crate::list::{List, RowState};
 use crate::signal::TICK_NS;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the open connections are sent to the archive of a live capture: the greatest age of that knowledge after a
@@ -29,16 +30,16 @@ impl<'a> ListFeed<'a> {
         ListFeed { archive, sent_ns: None }
     }
 
-    /// Sends what the archive needs from a list.
+    /// Sends what the archive needs from a list, with its [`Ages`].
     ///
     /// # Errors
     ///
     /// The archive has failed.
-    pub fn list(&mut self, list: &List) -> Result<()> {
+    pub fn list(&mut self, list: &List, ages: Arc<Ages>) -> Result<()> {
         if self.archive.has_failed() {
             return Err(Error::new("the archive cannot be written to any more"));
         }
-        self.archive.send(Command::Ages(Ages::of(list)));
+        self.archive.send(Command::Ages(ages));
         if self.is_due(list) {
             self.send_open(list);
         }

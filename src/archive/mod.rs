@@ -36,7 +36,7 @@ mod sorter;
 mod thread;
 mod writer;
 
-pub(crate) use ages::Ages;
+pub use ages::Ages;
 pub use block::ARCHIVE_BLOCK_ENTRIES_MAX;
 pub use entry::{Entry, Fate};
 pub use feed::ListFeed;

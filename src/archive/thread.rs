@@ -32,7 +32,7 @@ const ARCHIVE_OPEN_CHUNKS_MAX: usize = 2;
 #[derive(Debug)]
 pub(super) enum Command {
     /// The old connections at the end of a list.
-    Ages(Ages),
+    Ages(Arc<Ages>),
     /// A list of open connections begins.
     BeginOpen,
     /// A part of that list.
@@ -111,7 +111,7 @@ impl Archive {
             outlet,
             commands: received,
             sorter: Sorter::new(),
-            ages: point.map(|point| point.ages).unwrap_or_default(),
+            ages: point.map(|point| Arc::new(point.ages)).unwrap_or_default(),
             recorded,
             repeated: 0,
             save_segments: SaveCuts::new(),
@@ -193,7 +193,7 @@ struct Worker {
     outlet: Outlet,
     commands: Receiver<Command>,
     sorter: Sorter<Entry>,
-    ages: Ages,
+    ages: Arc<Ages>,
     /// Live, the connections that were archived behind the state that the run continues from.
     recorded: Option<Recorded>,
     /// How many of them have ended once more.

@@ -1,6 +1,6 @@
 //! The options that say where lists go and how they are written, and the outputs that they ask for.
 
-use crate::archive::{Archive, ListFeed};
+use crate::archive::{Ages, Archive, ListFeed};
 use crate::cli::heading;
 use crate::cli::report::{self, Voice};
 use crate::cli::showing::Showing;
@@ -11,13 +11,14 @@ use crate::event_log::EventLog;
 use crate::export::{
     CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, Output, Resumable, Shape, SnapshotDirectory, Stream,
 };
+use crate::list::List;
 use crate::sources::SOURCES_DEFAULT;
 use crate::state::{Decoder, Encoder};
 use crate::view::Feed;
 use clap::Args;
 use std::io::{IsTerminal, Stdout};
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// The default of `--changes`: one list in this many is in full. At a list every ten seconds that is once an hour,
@@ -311,16 +312,7 @@ impl Exporter for Outputs<'_> {
         }
         self.written += u64::from(counts);
         self.show_warnings();
-        if let (Output::List(list), Some(archive)) = (output, &mut self.archive) {
-            archive.list(list)?;
-        }
-        if let (Output::List(list), Some(events)) = (output, self.events) {
-            events.list(list);
-        }
-        if let (Output::List(list), Some(view)) = (output, &mut self.view) {
-            view.list(list);
-        }
-        Ok(())
+        if let Output::List(list) = output { self.pass_on(list) } else { Ok(()) }
     }
 
     fn resumable(&mut self) -> Option<&mut dyn Resumable> {
@@ -372,6 +364,23 @@ impl<'a> Outputs<'a> {
     /// Shows the lists on the board that this feeds.
     pub(super) fn show(&mut self, feed: Feed) {
         self.view = Some(feed);
+    }
+
+    /// Passes a list to all that need something of it.
+    fn pass_on(&mut self, list: &List) -> Result<()> {
+        if self.archive.is_some() || self.events.is_some() {
+            let ages = Arc::new(Ages::of(list));
+            if let Some(archive) = &mut self.archive {
+                archive.list(list, Arc::clone(&ages))?;
+            }
+            if let Some(events) = self.events {
+                events.list(list, ages);
+            }
+        }
+        if let Some(view) = &mut self.view {
+            view.list(list);
+        }
+        Ok(())
     }
 
     fn show_warnings(&mut self) {

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::event_log::read_back::FilePlace;
-use crate::export::rfc3339;
+use crate::export::events_stem;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -119,11 +119,7 @@ impl EventFile {
         let text = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let stem = text(self.path.file_stem()).unwrap_or_default();
         let extension = text(self.path.extension()).map_or_else(String::new, |extension| format!(".{extension}"));
-        let time: String = rfc3339(time_ns).chars().take(19).filter(char::is_ascii_alphanumeric).collect();
-        let name = |number: u64| match number {
-            1 => self.path.with_file_name(format!("{stem}-{time}Z{extension}")),
-            number => self.path.with_file_name(format!("{stem}-{time}Z-{number}{extension}")),
-        };
+        let name = |number| self.path.with_file_name(events_stem(&stem, time_ns, number) + &extension);
         (1..).map(name).find(|name| !name.exists()).unwrap_or_else(|| self.path.clone())
     }
 

@@ -83,7 +83,7 @@ pub struct SavedLog {
 /// A command of the list thread.
 enum Command {
     /// The old connections at the end of a list, and when that is, in ns since 1970.
-    Ages(Ages, i64),
+    Ages(Arc<Ages>, i64),
     /// Some of what is open at the end of the input.
     Open(Vec<Entry>),
     /// The state of the run is saved at the cut of this number; the log's part of it is wanted.
@@ -147,7 +147,7 @@ impl EventLog {
         let dropped = inlet.dropped();
         let mut events = EventWriter {
             shape,
-            ages,
+            ages: Arc::new(ages),
             translations: None,
             outputs,
             columns,
@@ -201,9 +201,10 @@ impl EventLog {
         self.inlet.clone()
     }
 
-    /// Takes from a list what events need: the starts of old connections, and at the end of a replay what is open.
-    pub fn list(&self, list: &List) {
-        self.send(Command::Ages(Ages::of(list), list.header.figures.end_ns));
+    /// Takes from a list, with its [`Ages`], what events need: the starts of old connections, and at the end of a replay
+    /// what is open.
+    pub fn list(&self, list: &List, ages: Arc<Ages>) {
+        self.send(Command::Ages(ages, list.header.figures.end_ns));
         if list.header.is_last && !self.is_live {
             in_parts(list, |entries| self.send(Command::Open(entries)));
         }
@@ -315,7 +316,7 @@ impl Worker {
 /// Makes events of records, and writes them to all destinations.
 struct EventWriter {
     shape: Shape,
-    ages: Ages,
+    ages: Arc<Ages>,
     translations: Option<Arc<dyn TranslationSource>>,
     outputs: Vec<Output>,
     columns: Vec<ColumnOutput>,

@@ -5,13 +5,11 @@ use crate::export::csv;
 use crate::export::eve::append_archived_eve;
 use crate::export::flow_line::{ArchivedFlow, append_archived};
 use crate::export::hour_files::{Division, HOUR_NS, HourFiles};
+use crate::export::lines::BUFFER_SIZE;
 use crate::export::parquet::{self, ArchivedRows};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// Lines are written when there are so many bytes of them.
-const BUFFER_SIZE: usize = 1 << 16;
 
 /// What the files look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

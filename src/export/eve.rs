@@ -161,8 +161,6 @@ mod tests {
 
     fn row(state: RowState, vlan: VlanTags, start_ns: i64) -> Row {
         Row {
-            client: "10.0.0.1:40000".parse().unwrap(),
-            server: "93.184.216.34:443".parse().unwrap(),
             vlan,
             start_ns,
             age_ns: 9_500_000_000,
@@ -170,8 +168,7 @@ mod tests {
             midstream: true,
             unsettled: true,
             start_is_bound: true,
-            sides: crate::handover::SidesSeen::Both,
-            nat: None,
+            ..Row::between(["10.0.0.1:40000", "93.184.216.34:443"].map(|end| end.parse().unwrap()))
         }
     }
 

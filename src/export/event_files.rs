@@ -1,10 +1,10 @@
 //! Events in files of Parquet, by the hour in which they happened.
 
 use crate::error::{Error, Result};
+use crate::export::file_name::events_stem;
 use crate::export::flow_line::FlowEvent;
 use crate::export::hour_files::{Division, HOUR_NS, HourFiles};
 use crate::export::parquet::{self, EventRows, PARQUET_EVENTS_SIZE};
-use crate::export::timestamp::rfc3339;
 use std::path::Path;
 use std::time::Duration;
 
@@ -65,15 +65,12 @@ impl EventFiles {
     ///
     /// # Errors
     ///
-    /// This event, or those of the file before it, or all of the file that it is of, are lost.
+    /// The events of the file that ends before this one are lost, or those of its own file and this one with them, or
+    /// both.
     pub fn write(&mut self, event: &FlowEvent) -> std::result::Result<(), LostEvents> {
         let time_ns = event.flow.end_ns;
         let ended = if self.files.is_due(time_ns) { self.end() } else { Ok(()) };
-        let written = self.begin(time_ns).and_then(|()| {
-            let Some((rows, mut file)) = self.files.present() else { return Ok(()) };
-            let written = rows.row(&mut file, event);
-            written.map_err(|error| self.files.cannot_write(error))
-        });
+        let written = self.begin(time_ns).and_then(|()| self.row(event));
         self.count += 1;
         let written = written.map_err(|cause| self.lose(cause));
         match (ended, written) {
@@ -90,11 +87,14 @@ impl EventFiles {
             return Ok(());
         }
         let rows = EventRows::new().map_err(|error| self.files.cannot_write(error))?;
-        let time: String = rfc3339(time_ns).chars().take(19).filter(char::is_ascii_alphanumeric).collect();
-        self.files.begin(time_ns, rows, |number| match number {
-            1 => format!("events-{time}Z.parquet"),
-            number => format!("events-{time}Z-{number}.parquet"),
-        })
+        self.files.begin(time_ns, rows, |number| events_stem("events", time_ns, number) + ".parquet")
+    }
+
+    /// Writes an event to the file that is under way.
+    fn row(&mut self, event: &FlowEvent) -> Result<()> {
+        let Some((rows, mut file)) = self.files.present() else { return Ok(()) };
+        let written = rows.row(&mut file, event);
+        written.map_err(|error| self.files.cannot_write(error))
     }
 
     /// Ends the file that is under way if it has no room for events of this time.

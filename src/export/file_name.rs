@@ -92,6 +92,23 @@ impl FileName {
     }
 }
 
+/// A time as names of files have it, to the second: `20260101T000010Z`.
+fn time_text(time_s: i64) -> String {
+    // Neither default is ever used: the calendar covers the seconds of every i64 of nanoseconds, and can write them.
+    let time = Timestamp::from_second(time_s).unwrap_or(Timestamp::UNIX_EPOCH);
+    strtime::format(TIME, time).unwrap_or_default()
+}
+
+/// The name of a file of events, without its extension: `events-20260101T000010Z`, and where that is taken
+/// `events-20260101T000010Z-2` and so on.
+pub(crate) fn events_stem(stem: &str, time_ns: i64, number: u64) -> String {
+    let time = time_text(time_ns.div_euclid(1_000_000_000));
+    match number {
+        1 => format!("{stem}-{time}"),
+        number => format!("{stem}-{time}-{number}"),
+    }
+}
+
 /// The path of the directory that has the files of this hour, as hive names it: `date=2026-01-01/hour=08`.
 pub(super) fn hour_directory(end_s: i64) -> PathBuf {
     let time = Timestamp::from_second(end_s).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -126,10 +143,7 @@ impl fmt::Display for FileName {
             Kind::Snapshot => "snapshot-",
             Kind::Sources => "sources-",
         })?;
-        // Neither default is ever used: the calendar covers the seconds of every i64 of nanoseconds, and can write
-        // them.
-        let time = Timestamp::from_second(self.end_s).unwrap_or(Timestamp::UNIX_EPOCH);
-        f.write_str(&strtime::format(TIME, time).unwrap_or_default())?;
+        f.write_str(&time_text(self.end_s))?;
         if self.number > 1 {
             write!(f, "_{:03}", self.number)?;
         }

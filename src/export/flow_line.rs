@@ -390,17 +390,10 @@ mod tests {
     #[test]
     fn a_line_is_as_the_contract_says() {
         let row = Row {
-            client: "10.0.0.1:40000".parse().unwrap(),
-            server: "93.184.216.34:443".parse().unwrap(),
             vlan: VlanTags::NONE.with(10),
             start_ns: 1_767_225_600_500_000_000,
             age_ns: 9_500_000_000,
-            state: RowState::Established,
-            midstream: false,
-            unsettled: false,
-            nat: None,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
+            ..Row::between(["10.0.0.1:40000", "93.184.216.34:443"].map(|end| end.parse().unwrap()))
         };
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"#;
         let tail = r#""proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","age":9.5,"state":"established"}}"#;
@@ -416,7 +409,7 @@ mod tests {
         let masqueraded = Row { nat: Some(Nat { client, server, is_original: false }), ..row };
         let nat = r#"}},"nat":{"name":"translated","src_ip":"198.51.100.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443}}"#;
         assert!(text(&masqueraded, false).ends_with(&format!("\"established\"{}\n", &nat[1..])));
-        let one_way = Row { sides: crate::handover::SidesSeen::Server, ..row };
+        let one_way = Row { sides: SidesSeen::Server, ..row };
         assert!(text(&one_way, false).ends_with("\"state\":\"established\",\"sides\":\"server\"}}\n"));
         let bound = Row { midstream: true, start_is_bound: true, ..row };
         assert!(text(&bound, false).ends_with("\"midstream\":true,\"start_is_bound\":true}}\n"));
@@ -469,7 +462,8 @@ mod tests {
             age_us in 0i64..1 << 50,
         ) {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, nat: None, start_is_bound: false, sides: crate::handover::SidesSeen::Both };
+            let (age_ns, state) = (age_us * 1_000, RowState::SynRecv);
+            let row = Row { vlan, age_ns, state, ..Row::between([client, server]) };
             let parsed: serde_json::Value = serde_json::from_str(&text(&row, true)).unwrap();
             let expected = json!({
                 "timestamp": "2026-01-01T00:00:10.000000Z", "event_type": "flow",

@@ -62,9 +62,9 @@ impl<R> HourFiles<R> {
     /// It cannot be begun.
     pub(super) fn begin(&mut self, time_ns: i64, rows: R, name: impl Fn(u64) -> String) -> Result<()> {
         let hour = hour_directory(time_ns.div_euclid(1_000_000_000));
-        let paths = (1..).map(|number| hour.join(name(number)));
+        let mut paths = (1..).map(|number| hour.join(name(number)));
         let is_free = |path: &PathBuf| !self.output.path().join(path).exists();
-        let Some(path) = paths.into_iter().find(is_free) else { return Ok(()) };
+        let Some(path) = paths.find(is_free) else { return Ok(()) };
         let new = self.output.begin(&path)?;
         self.present = Some(Present { period: time_ns.div_euclid(self.division.period_ns), new, rows });
         Ok(())

@@ -325,11 +325,6 @@ fn is_worth_two_threads(header: &Header) -> bool {
         && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// The most lines that a selection shows.
-fn limit_of(selection: &Selection) -> u64 {
-    selection.limit.map_or(u64::MAX, |limit| limit as u64)
-}
-
 /// The beginning of the lines of a list with this end.
 fn head(end: &Text) -> Vec<u8> {
     let mut head = Vec::new();
@@ -400,6 +395,9 @@ impl Lines {
     }
 
     /// Writes what is selected of a list.
+    ///
+    /// Complexity: a pass over the rows; with a filter or a limit one more before it, since the header has the count.
+    /// With an order or groups it is one, and what is shown is held.
     pub(super) fn list(&mut self, out: &mut dyn Write, list: &List, selection: &Selection) -> io::Result<()> {
         let (start, end) = self.period(&list.header);
         let flow_list = ListFields::new(&list.header, start.as_str(), end.as_str());
@@ -414,16 +412,15 @@ impl Lines {
         if selection.is_partial() {
             let head = head(&end);
             let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
-            let groups = selection.groups(list.rows());
-            let selected = list.rows().filter(|row| selection.selects(row)).count() as u64;
-            let lines = groups.as_ref().map_or(selected.min(limit_of(selection)), |(groups, _)| groups.len() as u64);
+            let found = selection.find(list.rows());
+            let (selected, lines) = (found.selected_count, found.line_count());
             let filter = selection.filter.as_ref().map(|filter| filter.text());
             let group_by = selection.group_by.map(|group_by| group_by.name());
             line.selection = Some(SelectionFields { filter, group_by, selected, lines });
             self.header(&line)?;
-            return match groups {
-                Some((groups, _)) => self.groups(out, &groups, &end, group_by.unwrap_or_default()),
-                None => self.rows(out, selection.rows(list.rows()), style, end_ns),
+            return match &found.groups {
+                Some((groups, _)) => self.groups(out, groups, &end, group_by.unwrap_or_default()),
+                None => self.rows(out, found.rows(list.rows()), style, end_ns),
             };
         }
         self.header(&line)?;

@@ -41,6 +41,7 @@ pub use directory::{Directory, ListSpan, WrittenList};
 pub use eve::append_archived_eve;
 pub use event_files::{EventFiles, LostEvents};
 pub use event_lines::{EventLines, Gap, Logged, LoggedLine};
+pub(crate) use file_name::events_stem;
 pub use file_name::{ListName, SnapshotName};
 pub use flow_line::{ArchivedFlow, Change, FlowEvent, append_archived, append_joined};
 pub use ipfix::IpfixMessages;

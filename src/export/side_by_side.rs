@@ -124,7 +124,6 @@ impl Chunks<'_> {
 mod tests {
     use super::*;
     use crate::flow::VlanTags;
-    use crate::list::RowState;
     use std::net::{Ipv4Addr, SocketAddr};
 
     const STYLE: Style = Style { head: b"{", vlan_key: true, mark: None };
@@ -132,17 +131,11 @@ mod tests {
     fn row(number: u32) -> Row {
         let client = SocketAddr::new(Ipv4Addr::from_bits(number).into(), number as u16);
         Row {
-            client,
-            server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 443),
             vlan: VlanTags::NONE.with(number as u16),
             start_ns: i64::from(number) * 1_000_000_007,
             age_ns: i64::from(number),
-            state: RowState::Established,
             midstream: number.is_multiple_of(3),
-            unsettled: false,
-            nat: None,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
+            ..Row::between([client, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 443)])
         }
     }
 

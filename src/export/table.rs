@@ -3,7 +3,7 @@
 
 use crate::export::timestamp::TimeFormatter;
 use crate::list::{Header, List, Row, RowState};
-use crate::select::Selection;
+use crate::select::{Found, Selection};
 use anstyle::{AnsiColor, Style};
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -46,10 +46,12 @@ const DAY_NS: i64 = 86_400_000_000_000;
 impl Look {
     /// Writes what is selected of a list.
     ///
-    /// Complexity: three passes over the rows: for the widths of columns, for the lines, and for the count below them.
+    /// Complexity: three passes over the rows: for the count below the lines, for the widths of columns, and for the
+    /// lines. With an order or groups it is one, and what is shown is held.
     pub(super) fn list(self, out: &mut dyn Write, list: &List, selection: &Selection) -> io::Result<()> {
         let mut out = BufWriter::new(out);
-        match selection.groups(list.rows()) {
+        let found = selection.find(list.rows());
+        match &found.groups {
             Some((groups, count)) => {
                 let name = selection.group_by.map_or("", |group_by| group_by.name()).to_uppercase();
                 let values: Vec<String> = groups.iter().map(|group| group.key.to_string()).collect();
@@ -60,18 +62,18 @@ impl Look {
                     let age = age_text(group.oldest_ns);
                     writeln!(out, "{value:<width$}{GAP}{:>11}{GAP}{:>9}{GAP}{age}", group.flows, group.half_open)?;
                 }
-                let shown = Shown { lines: groups.len() as u64, of: count as u64, what: "groups" };
+                let shown = Shown { lines: groups.len() as u64, of: *count as u64, what: "groups" };
                 self.footer(&mut out, &list.header, selection, &shown)?;
             }
-            None => self.connections(&mut out, list, selection)?,
+            None => self.connections(&mut out, list, &found)?,
         }
         out.flush()
     }
 
-    fn connections(self, out: &mut impl Write, list: &List, selection: &Selection) -> io::Result<()> {
+    fn connections(self, out: &mut impl Write, list: &List, found: &Found) -> io::Result<()> {
         let mut widths = [END_WIDTH_MIN; 2];
         let mut marks = Marks::default();
-        for row in selection.rows(list.rows()) {
+        for row in found.rows(list.rows()) {
             marks.add(&row);
             let nat = row.nat.map(|nat| [nat.client, nat.server]);
             for ends in [Some([row.client, row.server]), nat].into_iter().flatten() {
@@ -88,13 +90,11 @@ impl Look {
         );
         self.styled(out, HEADING, &heading)?;
         let mut times = TimeFormatter::default();
-        let mut lines = 0;
-        for row in selection.rows(list.rows()) {
-            lines += 1;
+        for row in found.rows(list.rows()) {
             self.row(out, &row, widths, since(&mut times, &row, list.header.figures.end_ns))?;
         }
-        let selected = list.rows().filter(|row| selection.selects(row)).count() as u64;
-        self.footer(out, &list.header, selection, &Shown { lines, of: selected, what: "connections" })?;
+        let shown = Shown { lines: found.line_count(), of: found.selected_count, what: "connections" };
+        self.footer(out, &list.header, found.selection, &shown)?;
         marks.explain(out)
     }
 
@@ -130,7 +130,7 @@ impl Look {
         self.styled(out, FAINT, &format!("{first:<client$}{GAP}{second:<server$}{GAP}{}", nat.name()))
     }
 
-    /// The line below the table: how much there is, as of when, and whether that is all.
+    /// What stands below the table: how much there is, as of when, and whether that is all.
     fn footer(self, out: &mut impl Write, header: &Header, selection: &Selection, shown: &Shown) -> io::Result<()> {
         let mut times = TimeFormatter::default();
         let end = times.rfc3339(header.figures.end_ns);
@@ -144,10 +144,16 @@ impl Look {
             }
         }
         if header.complete {
-            return self.styled(out, FAINT, &(text + "; complete"));
+            return self.wrapped(out, FAINT, &(text + "; complete"));
         }
-        self.styled(out, FAINT, &text)?;
-        self.styled(out, INCOMPLETE, &format!("NOT COMPLETE: about {} are missing or wrong", header.missing))
+        self.wrapped(out, FAINT, &text)?;
+        self.wrapped(out, INCOMPLETE, &format!("NOT COMPLETE: about {} are missing or wrong", header.missing))
+    }
+
+    /// Writes a text in as many lines as it takes.
+    fn wrapped(self, out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {
+        let wrapped = wrapped(text, self.width.unwrap_or(usize::MAX));
+        wrapped.lines().try_for_each(|line| self.styled(out, style, line))
     }
 
     fn styled(self, out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {
@@ -156,6 +162,23 @@ impl Look {
             false => writeln!(out, "{text}"),
         }
     }
+}
+
+/// A text with line breaks in the place of spaces, so that no line is wider than this, unless a single word is.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    let mut line_width = 0;
+    for word in text.split(' ') {
+        let word_width = word.chars().count();
+        if line_width > 0 {
+            let fits = line_width + 1 + word_width <= width;
+            wrapped.push(if fits { ' ' } else { '\n' });
+            line_width = if fits { line_width + 1 } else { 0 };
+        }
+        wrapped += word;
+        line_width += word_width;
+    }
+    wrapped
 }
 
 /// How many lines are shown, out of how many that were selected.
@@ -277,19 +300,7 @@ mod tests {
     #[test]
     fn the_other_name_of_a_connection_stands_below_it() {
         let end = |text: &str| text.parse().unwrap();
-        let row = Row {
-            client: end("192.168.1.5:40000"),
-            server: end("198.51.100.7:443"),
-            vlan: crate::flow::VlanTags::NONE,
-            start_ns: 0,
-            age_ns: 0,
-            state: RowState::Established,
-            midstream: false,
-            unsettled: false,
-            nat: None,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
-        };
+        let row = Row::between(["192.168.1.5:40000", "198.51.100.7:443"].map(end));
         let look = Look { width: Some(80), is_coloured: false };
         let text = |row: &Row| {
             let mut text = Vec::new();
@@ -302,6 +313,33 @@ mod tests {
             with_name.strip_prefix(&text(&row)).unwrap(),
             "203.0.113.9:61000      198.51.100.7:443       translated\n"
         );
+    }
+
+    #[test]
+    fn a_footer_is_no_wider_than_the_table() {
+        let long = "n".repeat(100);
+        let selection = Selection {
+            filter: Some("server net 198.51.100.0/24 and (port 443 or port 8443) and age > 5m".parse().unwrap()),
+            ..Selection::default()
+        };
+        let footer = |width, header: &Header| {
+            let (mut text, shown) = (Vec::new(), Shown { lines: 20, of: 1_234_567, what: "connections" });
+            let look = Look { width, is_coloured: false };
+            look.footer(&mut text, header, &selection, &shown).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        for complete in [true, false] {
+            let header = Header { flows: 1_234_567, half_open: 890, complete, ..Header::default() };
+            let whole = footer(None, &header);
+            assert_eq!(whole.lines().count(), if complete { 1 } else { 2 }, "{whole}");
+            for width in [40, 80, 200] {
+                let text = footer(Some(width), &header);
+                assert!(text.lines().all(|line| line.len() <= width), "{text}");
+                assert!(text.split_whitespace().eq(whole.split_whitespace()), "{text}");
+            }
+            assert_eq!(footer(Some(usize::MAX), &header), whole);
+        }
+        assert_eq!(wrapped(&format!("ab {long} c d"), 3), format!("ab\n{long}\nc d"), "a word is not cut");
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! be twice as long as the list.
 
 use crate::error::Result;
-use crate::flow::saved_key as key;
-use crate::flow::{ByFamily, KeyV4, KeyV6};
+use crate::flow::{ByFamily, KeyV4, KeyV6, saved_key};
 use crate::handover::Ending;
 use crate::list::ends::{EndedRow, ListEnds, UnlistedEnds};
 use crate::list::row::{ListTimes, Listed, Row, RowState};
@@ -96,12 +95,12 @@ impl<K: Translated> Rows<K> {
         let count = decoder.length((K::WORD_COUNT + 1) * size_of::<u64>(), u32::MAX as usize)?;
         let mut rows = Rows { listed: Vec::with_capacity(count), names: Vec::new() };
         for index in 0..count as u32 {
-            let (connection, start_tick, flags) = (key(decoder)?, decoder.count()?, decoder.u8()?);
+            let (connection, start_tick, flags) = (saved_key(decoder)?, decoder.count()?, decoder.u8()?);
             let [midstream, unsettled, bound, has_name, is_original] = [1, 2, 4, 8, 16].map(|bit| flags & bit != 0);
             let row = Listed::new(connection, RowState::Established, start_tick);
             rows.listed.push(row.midstream(midstream).unsettled(unsettled).bound(bound));
             if has_name {
-                rows.names.push(NameOf { index, other: OtherKey { key: key(decoder)?, is_original } });
+                rows.names.push(NameOf { index, other: OtherKey { key: saved_key(decoder)?, is_original } });
             }
         }
         Ok(rows)
@@ -211,9 +210,9 @@ impl EarlierList {
 }
 
 /// Two lists side by side, and the ends in between, all in the order of keys.
-struct Merge<'a, K, B: Iterator, N: Iterator> {
-    before: Peekable<B>,
-    now: Peekable<N>,
+struct Merge<'a, K, R: Iterator> {
+    before: Peekable<R>,
+    now: Peekable<R>,
     ends: Peekable<std::slice::Iter<'a, EndedRow<K>>>,
     times_before: ListTimes<'a>,
     times_now: ListTimes<'a>,
@@ -227,14 +226,10 @@ struct Merge<'a, K, B: Iterator, N: Iterator> {
     closing: Option<Change>,
 }
 
-impl<'a, K: Translated, B, N> Merge<'a, K, B, N>
-where
-    B: Iterator<Item = NamedRow<'a, K>>,
-    N: Iterator<Item = NamedRow<'a, K>>,
-{
+impl<'a, K: Translated, R: Iterator<Item = NamedRow<'a, K>>> Merge<'a, K, R> {
     fn new(
-        (times_before, before): (&ListTimes<'a>, B),
-        (times_now, now): (&ListTimes<'a>, N),
+        (times_before, before): (&ListTimes<'a>, R),
+        (times_now, now): (&ListTimes<'a>, R),
         ends: &'a [EndedRow<K>],
         names: Option<&'a Translations>,
     ) -> Self {
@@ -252,7 +247,7 @@ where
         }
     }
 
-    /// Goes on to the next key. Returns its first change, if that is the closing of what was listed before; `None`
+    /// Advances to the next key. Returns its first change, if that is the closing of what was listed before; `None`
     /// without another key.
     fn next_key(&mut self) -> Option<Option<Change>> {
         let keys = [
@@ -313,11 +308,7 @@ where
     }
 }
 
-impl<'a, K: Translated, B, N> Iterator for Merge<'a, K, B, N>
-where
-    B: Iterator<Item = NamedRow<'a, K>>,
-    N: Iterator<Item = NamedRow<'a, K>>,
-{
+impl<'a, K: Translated, R: Iterator<Item = NamedRow<'a, K>>> Iterator for Merge<'a, K, R> {
     type Item = Change;
 
     fn next(&mut self) -> Option<Change> {

@@ -13,7 +13,7 @@ pub(super) struct KnownSince {
     /// The search for older connections; `None` where there is none, or it is over.
     warm_up: Option<Arc<WarmUp>>,
     quiet_intervals: u32,
-    /// How long the search goes on at most, in ticks: what has been silent for so long is not listed.
+    /// How long the search lasts at most, in ticks: what has been silent for so long is not listed.
     silent_ticks_max: Option<u64>,
     /// The tick at which the first interval ended.
     first_end_tick: Option<u64>,

@@ -66,6 +66,27 @@ pub struct Row {
     pub sides: SidesSeen,
 }
 
+#[cfg(test)]
+impl Row {
+    /// An established connection between this client and this server, of which nothing else is known: a test sets what
+    /// it is about.
+    pub(crate) fn between([client, server]: [SocketAddr; 2]) -> Self {
+        Row {
+            client,
+            server,
+            vlan: VlanTags::NONE,
+            start_ns: 0,
+            age_ns: 0,
+            state: RowState::Established,
+            midstream: false,
+            unsettled: false,
+            nat: None,
+            start_is_bound: false,
+            sides: SidesSeen::Both,
+        }
+    }
+}
+
 /// A row in compact form, since there may be a million of them. All but the key is one word, which orders as its parts
 /// do: two bits for the state, the tick of the start, two bits for the sides that were seen, a bit for a start that is
 /// a bound, one for midstream and one for unsettled.

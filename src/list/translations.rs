@@ -59,7 +59,7 @@ pub trait TranslationSource: Send + Sync {
 pub struct Translations {
     tables: ByFamily<Names<KeyV4>, Names<KeyV6>>,
     count_max: usize,
-    /// Translated connections that found no room and have not ended, as far as is known.
+    /// Translated connections that found no room and are not known to have ended.
     beyond: u64,
     /// Whether changes were missed, so that translations are missing or wrong until [`Self::clear`] and all is put in
     /// again.
@@ -91,8 +91,9 @@ struct OtherName<K> {
     ended_list: u32,
     /// The list after which the connection was removed; 0 if it was not.
     removed_after: u32,
-    /// Whether nobody says when the connection ends, and whether it was found since the last sweep began.
+    /// Whether nobody says when the connection ends.
     is_silent: bool,
+    /// Whether it was found since the last sweep began.
     is_found: bool,
 }
 
@@ -136,6 +137,11 @@ impl<K: FlowKey> Names<K> {
         self.others.get(&canonical).map(|other| (other, first))
     }
 
+    fn other_mut(&mut self, key: &K) -> Option<&mut OtherName<K>> {
+        let (canonical, _) = key.untagged().canonical();
+        self.others.get_mut(&canonical)
+    }
+
     fn put(&mut self, name: K, key: K, is_original: bool) {
         let (canonical, client) = name.untagged().canonical();
         let other = OtherName {
@@ -153,21 +159,35 @@ impl<K: FlowKey> Names<K> {
 
     /// Removes a name of the connection with this other one, or has it removed behind the list after `kept_after`.
     fn remove(&mut self, name: &K, key: &K, kept_after: Option<u32>) -> bool {
-        let (canonical, _) = name.untagged().canonical();
-        let Some(other) = self.others.get_mut(&canonical).filter(|other| other.key == *key) else { return false };
+        let Some(other) = self.other_mut(name).filter(|other| other.key == *key) else { return false };
         let is_there = other.removed_after == 0;
         match kept_after {
             Some(list) if is_there => other.removed_after = list,
             Some(_) => {}
-            None => drop(self.others.remove(&canonical)),
+            None => drop(self.others.remove(&name.untagged().canonical().0)),
         }
         is_there
     }
 
     /// Takes back that a name was removed.
     fn restore(&mut self, name: &K) {
-        let (canonical, _) = name.untagged().canonical();
-        self.others.get_mut(&canonical).into_iter().for_each(|other| other.removed_after = 0);
+        if let Some(other) = self.other_mut(name) {
+            other.removed_after = 0;
+        }
+    }
+
+    /// Marks a name as found in a sweep.
+    fn find(&mut self, name: &K) {
+        if let Some(other) = self.other_mut(name) {
+            other.is_found = true;
+        }
+    }
+
+    /// Marks a name as one of a connection of which nobody says when it ends.
+    fn set_silent(&mut self, name: &K) {
+        if let Some(other) = self.other_mut(name) {
+            (other.is_silent, other.is_found) = (true, true);
+        }
     }
 
     /// Removes what a sweep did not find, at once or behind the list after `kept_after`. Returns whether there are
@@ -318,10 +338,15 @@ impl Translations {
     /// that does not find it.
     pub fn put_silent(&mut self, original: &AnyKey, translated: &AnyKey) {
         self.put(original, translated);
-        self.each_name(original, translated, |is_silent, is_found| (*is_silent, *is_found) = (true, true));
+        for name in [original, translated] {
+            match name {
+                AnyKey::V4(name) => self.tables.v4.set_silent(name),
+                AnyKey::V6(name) => self.tables.v6.set_silent(name),
+            }
+        }
     }
 
-    /// Begins to look which connections are still there: [`Self::find`] finds one.
+    /// Begins a sweep, which finds the connections that are still there one by one: see [`Self::find`].
     pub fn begin_sweep(&mut self) {
         self.tables.v4.others.values_mut().for_each(|other| other.is_found = false);
         self.tables.v6.others.values_mut().for_each(|other| other.is_found = false);
@@ -329,7 +354,12 @@ impl Translations {
 
     /// Finds a connection in a sweep.
     pub fn find(&mut self, original: &AnyKey, translated: &AnyKey) {
-        self.each_name(original, translated, |_, is_found| *is_found = true);
+        for name in [original, translated] {
+            match name {
+                AnyKey::V4(name) => self.tables.v4.find(name),
+                AnyKey::V6(name) => self.tables.v6.find(name),
+            }
+        }
     }
 
     /// Removes the connections whose end nobody says and that were not found. Returns whether there are others of which
@@ -338,21 +368,6 @@ impl Translations {
         let kept_after = self.kept_after();
         let are_left = [self.tables.v4.end_sweep(kept_after), self.tables.v6.end_sweep(kept_after)];
         are_left.contains(&true)
-    }
-
-    fn each_name(&mut self, original: &AnyKey, translated: &AnyKey, mut change: impl FnMut(&mut bool, &mut bool)) {
-        for name in [original, translated] {
-            match name.canonical() {
-                AnyKey::V4(key) => {
-                    let other = self.tables.v4.others.get_mut(&key);
-                    other.into_iter().for_each(|other| change(&mut other.is_silent, &mut other.is_found));
-                }
-                AnyKey::V6(key) => {
-                    let other = self.tables.v6.others.get_mut(&key);
-                    other.into_iter().for_each(|other| change(&mut other.is_silent, &mut other.is_found));
-                }
-            }
-        }
     }
 
     /// Removes a connection that has ended.
@@ -384,16 +399,16 @@ impl Translations {
 
     /// Marks a name that the list has.
     pub(super) fn mark<K: Translated>(&mut self, key: &K) {
-        let (list, (canonical, _)) = (self.list, key.untagged().canonical());
-        if let Some(other) = K::names_mut(self).others.get_mut(&canonical) {
+        let list = self.list;
+        if let Some(other) = K::names_mut(self).other_mut(key) {
             other.list = list;
         }
     }
 
     /// Marks a name that is among what ended before the list.
     pub(super) fn mark_ended<K: Translated>(&mut self, key: &K) {
-        let (list, (canonical, _)) = (self.list, key.untagged().canonical());
-        if let Some(other) = K::names_mut(self).others.get_mut(&canonical) {
+        let list = self.list;
+        if let Some(other) = K::names_mut(self).other_mut(key) {
             other.ended_list = list;
         }
     }

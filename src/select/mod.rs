@@ -98,7 +98,22 @@ impl Selection {
         }
     }
 
-    /// The rows to show, in their order, with how many were selected in all.
+    /// What is selected of these rows, counted, with what is shown of it where that is in another order than theirs.
+    ///
+    /// Complexity: a pass over the rows; memory for all groups or, with an order, for the rows that are shown.
+    pub fn find(&self, rows: impl Iterator<Item = Row>) -> Found<'_> {
+        let mut selected_count = 0;
+        let selected = rows.filter(|row| self.selects(row)).inspect(|_| selected_count += 1);
+        let (mut groups, mut sorted) = (None, None);
+        match (self.group_by, self.sort) {
+            (Some(group_by), _) => groups = Some(self.limited(group_by.of(selected))),
+            (None, Some(sort)) => sorted = Some(sort.first(selected, self.limit.unwrap_or(usize::MAX))),
+            (None, None) => selected.for_each(drop),
+        }
+        Found { selection: self, selected_count, groups, sorted }
+    }
+
+    /// The rows to show, in their order.
     ///
     /// Complexity: a pass over the rows; with an order, memory for those that are shown.
     pub fn rows<'a>(&'a self, rows: impl Iterator<Item = Row> + 'a) -> Box<dyn Iterator<Item = Row> + 'a> {
@@ -114,9 +129,74 @@ impl Selection {
     ///
     /// Complexity: a pass over the rows, memory for all groups.
     pub fn groups(&self, rows: impl Iterator<Item = Row>) -> Option<(Vec<Group>, usize)> {
-        let mut groups = self.group_by?.of(rows.filter(|row| self.selects(row)));
+        Some(self.limited(self.group_by?.of(rows.filter(|row| self.selects(row)))))
+    }
+
+    /// The groups to show of these, and how many there are in all.
+    fn limited(&self, mut groups: Vec<Group>) -> (Vec<Group>, usize) {
         let count = groups.len();
         groups.truncate(self.limit.unwrap_or(usize::MAX));
-        Some((groups, count))
+        (groups, count)
+    }
+}
+
+/// What a selection found in a list.
+pub struct Found<'a> {
+    /// What was selected by.
+    pub selection: &'a Selection,
+    /// How many connections are selected.
+    pub selected_count: u64,
+    /// The groups to show, the largest first, and how many there are in all; `None` where no groups are asked for.
+    pub groups: Option<(Vec<Group>, usize)>,
+    /// The rows to show, where an order is asked for.
+    sorted: Option<Vec<Row>>,
+}
+
+impl Found<'_> {
+    /// How many lines are shown: connections or groups.
+    #[must_use]
+    pub fn line_count(&self) -> u64 {
+        match &self.groups {
+            Some((groups, _)) => groups.len() as u64,
+            None => self.selected_count.min(self.selection.limit.map_or(u64::MAX, |limit| limit as u64)),
+        }
+    }
+
+    /// The connections to show, in their order. The rows have to be those in which they were found.
+    ///
+    /// Complexity: a pass over the rows, or none where an order is asked for.
+    pub fn rows<'a>(&'a self, rows: impl Iterator<Item = Row> + 'a) -> Box<dyn Iterator<Item = Row> + 'a> {
+        match &self.sorted {
+            Some(sorted) => Box::new(sorted.iter().copied()),
+            None => self.selection.rows(rows),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_counted_and_what_a_selection_shows() {
+        let row = |number: u16| Row {
+            age_ns: i64::from(number % 7),
+            ..Row::between([40_000 + number, 440 + number % 5].map(|port| SocketAddr::new([10, 0, 0, 1].into(), port)))
+        };
+        let rows = || (0..100).map(row);
+        for filter in [None, Some("server port 443")] {
+            let selected_count = if filter.is_some() { 20 } else { 100 };
+            for (sort, group_by) in [(None, None), (Some(Sort::Age), None), (None, Some(GroupBy::Port))] {
+                for limit in [None, Some(0), Some(3), Some(1_000)] {
+                    let filter = filter.map(|text| text.parse().unwrap());
+                    let selection = Selection { filter, sort, limit, group_by };
+                    let found = selection.find(rows());
+                    assert_eq!((found.selected_count, &found.groups), (selected_count, &selection.groups(rows())));
+                    assert!(found.rows(rows()).eq(selection.rows(rows())), "{selection:?}");
+                    let groups = found.groups.as_ref().map(|(groups, _)| groups.len());
+                    assert_eq!(found.line_count() as usize, groups.unwrap_or_else(|| found.rows(rows()).count()));
+                }
+            }
+        }
     }
 }

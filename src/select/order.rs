@@ -138,22 +138,15 @@ impl Ord for Sorted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::VlanTags;
     use proptest::prelude::*;
 
     fn row(number: u16) -> Row {
+        let client = SocketAddr::new([10, 0, 0, 1].into(), number);
+        let server = SocketAddr::new([10, 0, (number % 3) as u8, 2].into(), 440 + number % 5);
         Row {
-            client: SocketAddr::new([10, 0, 0, 1].into(), number),
-            server: SocketAddr::new([10, 0, (number % 3) as u8, 2].into(), 440 + number % 5),
-            vlan: VlanTags::NONE,
-            start_ns: 0,
             age_ns: i64::from(number % 7),
             state: [RowState::Established, RowState::SynSent, RowState::SynRecv][usize::from(number % 3)],
-            midstream: false,
-            unsettled: false,
-            nat: None,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
+            ..Row::between([client, server])
         }
     }
 

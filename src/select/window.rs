@@ -212,18 +212,14 @@ mod tests {
     }
 
     fn row(number: u32) -> Row {
+        let client = SocketAddr::new(address(number), (number >> 8) as u16 % 4);
+        let server = SocketAddr::new(address(number >> 16), 440 + (number >> 4) as u16 % 3);
         Row {
-            client: SocketAddr::new(address(number), (number >> 8) as u16 % 4),
-            server: SocketAddr::new(address(number >> 16), 440 + (number >> 4) as u16 % 3),
             vlan: if number & 64 == 0 { VlanTags::NONE } else { VlanTags::NONE.with(number as u16 % 3) },
             start_ns: i64::from(number),
             age_ns: i64::from(number % 7) * 100_000_000 + 7,
             state: [RowState::Established, RowState::SynSent, RowState::SynRecv][number as usize % 3],
-            midstream: false,
-            unsettled: false,
-            start_is_bound: false,
-            sides: crate::handover::SidesSeen::Both,
-            nat: None,
+            ..Row::between([client, server])
         }
     }
 

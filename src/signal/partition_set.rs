@@ -82,6 +82,6 @@ impl<'de> Deserialize<'de> for PartitionSet {
         let partitions = Vec::<usize>::deserialize(deserializer)?;
         let set: Self = partitions.iter().copied().collect();
         let is_in_order = set.iter().eq(partitions);
-        is_in_order.then_some(set).ok_or_else(|| serde::de::Error::custom("no partitions in their order"))
+        is_in_order.then_some(set).ok_or_else(|| serde::de::Error::custom("not partitions in ascending order"))
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A port pays for a SYN with a copy of 64 bytes, and with a comparison once its sample is full.
 
-use crate::flow::{AnyKey, FlowKey, Side};
+use crate::flow::Side;
 use crate::signal::{Moment, Signal, SignalKind};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -32,6 +32,9 @@ const SAMPLE_END_DOUBT_NS: i64 = 20_000_000;
 
 /// Different numbers that have to come under two names before connections are said to.
 const NUMBER_COUNT_MIN: usize = 3;
+
+/// The most SYNs with one number that are compared: ports are few, and a SYN is repeated a few times.
+const SYN_COUNT_MAX: usize = 64;
 
 /// What a port and the list share.
 #[derive(Default)]
@@ -78,7 +81,7 @@ impl SynSampler {
                 self.gathered.clear();
             }
         }
-        let room = SAMPLE_COUNT_MAX - sample.syns.len().min(SAMPLE_COUNT_MAX);
+        let room = SAMPLE_COUNT_MAX.saturating_sub(sample.syns.len());
         self.is_full |= self.gathered.len() > room;
         sample.is_full |= self.is_full;
         sample.syns.extend(self.gathered.drain(..).take(room));
@@ -98,11 +101,8 @@ struct NamedSyn {
 impl NamedSyn {
     fn of(signal: &Signal, interface: usize) -> Self {
         let parts = signal.parts();
-        let ends = match signal.key() {
-            AnyKey::V4(key) => [key.first(), key.second()],
-            AnyKey::V6(key) => [key.first(), key.second()],
-        };
-        let [first, second] = ends;
+        let key = signal.key();
+        let [first, second] = [key.client(), key.server()];
         let name = if parts.sender == Side::First { [first, second] } else { [second, first] };
         NamedSyn { isn: parts.isn, name, interface, moment: signal.moment() }
     }
@@ -188,14 +188,13 @@ fn are_two_names(syns: &[NamedSyn], sampled_until: Option<Moment>) -> bool {
     let is_apart = |syn: &NamedSyn| syns.iter().all(|twin| twin.name == syn.name || twin.interface != syn.interface);
     let is_sampled =
         |syn: &NamedSyn| sampled_until.is_none_or(|until| until.since_ns(syn.moment) >= SAMPLE_END_DOUBT_NS);
-    // Ports are few, and a SYN is repeated a few times: what is longer is no connection.
-    syns.len() <= 1 << 6 && syns.iter().all(|syn| is_apart(syn) && is_sampled(syn))
+    syns.len() <= SYN_COUNT_MAX && syns.iter().all(|syn| is_apart(syn) && is_sampled(syn))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{KeyV4, VlanTags};
+    use crate::flow::{FlowKey, KeyV4, VlanTags};
     use crate::signal::{ConnectionHash, SignalParts};
 
     const SERVER: u32 = 0xc000_0201;
@@ -210,12 +209,17 @@ mod tests {
         Signal::new(&key, ConnectionHash::new(0), parts).at(Moment::of(at_us * 1_000))
     }
 
-    /// What is found at the end of an interval with these SYNs, each with its port.
-    fn found(names: &mut TwoNames, ports: &mut [SynSampler], syns: &[(usize, Signal)]) -> u64 {
+    /// Samples these SYNs, each at its port.
+    fn sample(ports: &mut [SynSampler], syns: &[(usize, Signal)]) {
         for (port, signal) in syns {
             ports[*port].take(signal);
             ports[*port].pass_on();
         }
+    }
+
+    /// What is found at the end of an interval with these SYNs, each with its port.
+    fn found(names: &mut TwoNames, ports: &mut [SynSampler], syns: &[(usize, Signal)]) -> u64 {
+        sample(ports, syns);
         names.end_interval(false)
     }
 
@@ -228,10 +232,7 @@ mod tests {
         assert_eq!(found(&mut names, &mut ports, &[translated(1), translated(2)].concat()), 0, "1 is repeated");
         assert_eq!(found(&mut names, &mut ports, &[translated(3), routed(12), translated(4)].concat()), 2);
         assert_eq!(found(&mut names, &mut ports, &routed(13)), 0);
-        for (port, signal) in translated(5) {
-            ports[port].take(&signal);
-            ports[port].pass_on();
-        }
+        sample(&mut ports, &translated(5));
         assert_eq!(names.end_interval(true), 0, "packets were lost");
     }
 
@@ -259,13 +260,12 @@ mod tests {
         let (mut ports, mut names) = TwoNames::of_interfaces(&[LAN, WAN]);
         for round in 0..3 {
             // What comes at the wide side comes at the other a little later, and two clients share each number.
-            let flood: Vec<_> = (0..20_000_u32)
+            let mut flood: Vec<_> = (0..20_000_u32)
                 .flat_map(|number| {
                     let at_us = i64::from(number);
                     [(WAN, syn(number, number / 2, at_us)), (LAN, syn(number, number / 2, at_us + 700))]
                 })
                 .collect();
-            let mut flood = flood;
             flood.sort_by_key(|(_, signal)| signal.moment().since_ns(Moment::of(0)));
             assert_eq!(found(&mut names, &mut ports, &flood), 0, "{round}");
             assert!(names.found.is_empty());

@@ -254,7 +254,7 @@ impl Ord for Next {
     }
 }
 
-/// The sides that a router has seen of a connection: of a half-open one that of which its state tells.
+/// The sides that a router has seen of a connection. Of a half-open one its state gives the side.
 fn sides_of(row: &Row) -> SidesSeen {
     match row.state {
         RowState::Established => row.sides,

@@ -10,7 +10,7 @@ use crate::support::feed::Generated;
 use crate::support::oracle;
 use crate::support::oracle::{Ended, Oracle, Rules};
 use flowpeel::archive::{
-    Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, ListFeed, Query, SEGMENT_SIZE_MIN, find,
+    Ages, Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, ListFeed, Query, SEGMENT_SIZE_MIN, find,
 };
 use flowpeel::engine::{Config, Plan, Summary};
 use flowpeel::list::List;
@@ -21,6 +21,7 @@ use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The smallest segments allowed, so that little traffic makes several groups of them.
 fn small() -> ArchiveConfig {
@@ -33,7 +34,7 @@ fn archive(directory: &Path, traffic: TrafficConfig, config: &Config) -> Summary
     assert!(recovery.logs.is_empty(), "{recovery:?}");
     let plan = Plan::new(config).unwrap().recording(archive.inlet());
     let mut feed = ListFeed::new(&archive);
-    let mut lists = |list: &List| feed.list(list);
+    let mut lists = |list: &List| feed.list(list, Arc::new(Ages::of(list)));
     let inputs = std::iter::once(Ok(Generated::new(traffic)));
     let summary = run(&plan, inputs, &mut lists, &mut (), None).unwrap();
     archive.finish().unwrap();

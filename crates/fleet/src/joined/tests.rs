@@ -30,7 +30,7 @@ fn row(number: u8, start_us: i64, state: RowState, flags: (bool, bool, bool)) ->
         unsettled: flags.1,
         nat: None,
         start_is_bound: flags.2,
-        sides: flowpeel::handover::SidesSeen::Both,
+        sides: SidesSeen::Both,
     }
 }
 

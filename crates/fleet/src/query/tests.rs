@@ -55,7 +55,7 @@ fn row(number: u16) -> Row {
         unsettled: number.is_multiple_of(13),
         nat: None,
         start_is_bound: false,
-        sides: flowpeel::handover::SidesSeen::Both,
+        sides: SidesSeen::Both,
     }
 }
 
