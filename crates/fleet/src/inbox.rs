@@ -45,9 +45,9 @@ impl Refusals {
         self.0[refusal as usize]
     }
 
-    /// The reasons for which something was not used, each with how often.
-    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
-        Refusal::ALL.into_iter().map(|refusal| (refusal, self.of(refusal))).filter(|(_, count)| *count > 0)
+    /// All reasons, each with how often it was.
+    pub fn all(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL.into_iter().map(|refusal| (refusal, self.of(refusal)))
     }
 }
 
@@ -87,6 +87,7 @@ pub struct Inbox<T> {
     partitions: PartitionSet,
     routers: BTreeMap<String, Router<T>>,
     refusals: Refusals,
+    frames: u64,
 }
 
 impl<T> Inbox<T> {
@@ -94,7 +95,7 @@ impl<T> Inbox<T> {
     #[must_use]
     pub fn new(secret: Secret, fleet: FleetKey, partitions: PartitionSet) -> Self {
         let key_id = KeyId::of(&secret);
-        Inbox { secret, key_id, fleet, partitions, routers: BTreeMap::new(), refusals: Refusals::default() }
+        Inbox { secret, key_id, fleet, partitions, routers: BTreeMap::new(), refusals: Refusals::default(), frames: 0 }
     }
 
     /// The partitions that it takes.
@@ -107,6 +108,18 @@ impl<T> Inbox<T> {
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.refusals
+    }
+
+    /// How many frames were used.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Of how many snapshots some frames have come, and not all.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.routers.values().map(|router| router.pending.len()).sum()
     }
 
     /// Forgets all that has come, as before the first message. What was counted stays.
@@ -162,6 +175,7 @@ impl<T> Inbox<T> {
             key_id,
             secret: &self.secret,
             refusals: &mut self.refusals,
+            frames: &mut self.frames,
             taken: &mut taken,
         };
         refused.into_iter().for_each(|(refusal, tickets)| work.refuse(refusal, tickets));
@@ -190,6 +204,7 @@ struct Work<'a, T> {
     key_id: KeyId,
     secret: &'a Secret,
     refusals: &'a mut Refusals,
+    frames: &'a mut u64,
     taken: &'a mut Taken<T>,
 }
 
@@ -303,6 +318,7 @@ impl<T> Router<T> {
             images: std::array::from_fn(|_| None),
             tickets: Vec::new(),
         });
+        *work.frames += 1;
         pending.images[partition] = Some(Arc::clone(&image));
         pending.tickets.extend(frame.tickets);
         lane.last = Some((end, image));

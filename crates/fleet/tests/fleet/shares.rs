@@ -41,7 +41,7 @@ fn the_parts_of_three_collectors_are_the_lists() {
         done(&mut site.ship(router, &server.url(), &["--once"]));
     }
     let said = collect(0);
-    assert!(said.ends_with("messages of 2 routers\n"), "nothing was refused: {said}");
+    assert!(said.ends_with("frames used of 2 routers\n"), "nothing was refused: {said}");
     let view = joined(&site, &outs[..1]);
     assert_eq!((&view["complete"], &view["routers"][0]["complete"]), (&false.into(), &false.into()));
     assert_eq!(view["routers"][1]["partitions_missing"], serde_json::json!([1, 2, 4, 5, 7]));
