@@ -114,8 +114,8 @@ impl Collector {
             let failed = match self.feed().await {
                 Ok(feed) => {
                     self.inbox.clear();
-                    for snapshot in self.lists.last_snapshots()? {
-                        self.inbox.resume(&snapshot)?;
+                    for (snapshot, head) in self.lists.last_snapshots()? {
+                        self.inbox.resume(&snapshot, head.as_deref())?;
                         let sources = snapshot.header.sources.iter();
                         self.reached.extend(sources.map(|source| (source.router.clone(), Reached::of(source))));
                     }

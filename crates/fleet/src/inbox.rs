@@ -60,6 +60,8 @@ pub struct Received<T> {
     pub name: SnapshotName,
     /// The snapshot. Partitions that are not taken are empty.
     pub snapshot: SnapshotFile,
+    /// The head of its images, which counts what is in all partitions.
+    pub head: Vec<u8>,
     /// What came with each message that it was made of.
     pub tickets: Vec<T>,
 }
@@ -127,13 +129,17 @@ impl<T> Inbox<T> {
         self.routers.clear();
     }
 
-    /// Continues after this snapshot of a router, which is the last that was dealt with.
+    /// Continues after this snapshot of a router, which is the last that was dealt with. `head` is the
+    /// [head](Received::head) of its images where it lacks partitions: the next frames build on that.
     ///
     /// # Errors
     ///
     /// It is no snapshot of one router under the inbox's secret.
-    pub fn resume(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let images = snapshot.partition_images(&self.secret)?;
+    pub fn resume(&mut self, snapshot: &SnapshotFile, head: Option<&[u8]>) -> Result<()> {
+        let mut images = snapshot.partition_images(&self.secret)?;
+        if let Some(head) = head {
+            images.iter_mut().for_each(|image| image.head = head.to_vec());
+        }
         let [source] = snapshot.header.sources.as_slice() else {
             return Err(Error::new("this is no snapshot of one router"));
         };
@@ -366,6 +372,7 @@ impl<T> Router<T> {
                 continue;
             }
             let images = std::array::from_fn(|at| pending.images[at].as_ref().map(|image| &image.image));
+            let head = images.iter().flatten().next().map(|image| image.head.clone()).unwrap_or_default();
             let snapshot = SnapshotFile::of_partition_images(&images, work.key_id, work.secret).ok();
             // What a router signs of a frame and what is in it are the same, or it lies.
             let snapshot = snapshot.filter(|snapshot| {
@@ -381,6 +388,7 @@ impl<T> Router<T> {
                     router: name.to_owned(),
                     name: pending.name,
                     snapshot,
+                    head,
                     tickets: pending.tickets,
                 }),
                 None => work.refuse(Refusal::Contents, pending.tickets),
