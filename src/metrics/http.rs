@@ -22,6 +22,37 @@ pub struct Server {
     _thread: ServerThread,
 }
 
+/// What a server shows, and where it counts who asked. The metrics of a run are one; a program of several commands has
+/// others.
+pub trait Source: Send + Sync + 'static {
+    /// The page of `/metrics`, in Prometheus' text format: [`Samples`](super::Samples) write it.
+    fn exposition(&self, now: Instant) -> String;
+    /// What is wrong, in one line, for `/healthz`; `None` if nothing is.
+    fn health(&self, now: Instant) -> Option<String>;
+    /// Counts a client that was answered, with any status.
+    fn responded(&self);
+    /// Counts a client that was not answered: it took too long, went away, or had to make room.
+    fn abandoned(&self);
+}
+
+impl Source for Metrics {
+    fn exposition(&self, now: Instant) -> String {
+        self.exposition(now)
+    }
+
+    fn health(&self, now: Instant) -> Option<String> {
+        self.health(now)
+    }
+
+    fn responded(&self) {
+        self.responded();
+    }
+
+    fn abandoned(&self) {
+        self.abandoned();
+    }
+}
+
 /// Serves metrics at an address, on a thread of its own. Port 0 stands for any free port.
 ///
 /// # Errors
@@ -42,7 +73,7 @@ pub struct Server {
 /// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> error::Result<Server> {
+pub fn serve(address: SocketAddr, metrics: Arc<impl Source>) -> error::Result<Server> {
     let failed = |cause: std::io::Error| {
         Error::new(format!("cannot serve metrics at {address}, choose another address with --metrics")).because(cause)
     };
@@ -77,11 +108,11 @@ struct Clients {
     doorkeeper: Doorkeeper<TcpListener>,
     /// The clients by number: the lowest is the oldest.
     clients: BTreeMap<usize, Connection>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn Source>,
 }
 
 impl Clients {
-    fn new(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<(Self, Stop)> {
+    fn new(address: SocketAddr, metrics: Arc<dyn Source>) -> std::io::Result<(Self, Stop)> {
         let (doorkeeper, stop) = Doorkeeper::new(Some(TcpListener::bind(address)?), SERVE_CONNECTION_COUNT_MAX)?;
         Ok((Clients { doorkeeper, clients: BTreeMap::new(), metrics }, stop))
     }
@@ -121,7 +152,7 @@ impl Clients {
     fn advance(&mut self, number: usize) {
         let Self { clients, metrics, .. } = self;
         let Some(client) = clients.get_mut(&number) else { return };
-        let progress = client.advance(|request| respond(request, metrics, Instant::now()));
+        let progress = client.advance(|request| respond(request, &**metrics, Instant::now()));
         if progress == Progress::Over
             && let Some(client) = self.clients.remove(&number)
         {
@@ -361,7 +392,7 @@ impl Page {
 }
 
 /// The response to a request.
-fn respond(request: Result<Request, Status>, metrics: &Metrics, now: Instant) -> Vec<u8> {
+fn respond(request: Result<Request, Status>, metrics: &dyn Source, now: Instant) -> Vec<u8> {
     match request {
         Err(status) => Page::bare(status).bytes(true),
         Ok(Request { method: "GET", path }) => page(path, metrics, now).bytes(true),
@@ -370,7 +401,7 @@ fn respond(request: Result<Request, Status>, metrics: &Metrics, now: Instant) ->
     }
 }
 
-fn page(path: &str, metrics: &Metrics, now: Instant) -> Page {
+fn page(path: &str, metrics: &dyn Source, now: Instant) -> Page {
     match path {
         "/" => Page { status: Status::Ok, content_type: TEXT, body: INDEX.to_owned() },
         "/metrics" => Page { status: Status::Ok, content_type: EXPOSITION, body: metrics.exposition(now) },

@@ -4,13 +4,21 @@
 //! delivers, has its consumers begin again behind the last message that was acknowledged, and gets all from there in
 //! order; what it had already is passed over.
 
+mod figures;
+
+pub use figures::{CollectCounts, CollectFigures, list_counts};
+
 use crate::broker::{Broker, StreamLimits, pause};
 use crate::feed::{BrokerError, Delivered, Feed, FeedConfig, Gap, Look};
 use crate::inbox::Inbox;
 use crate::lists::Lists;
+use crate::metrics::{Board, Reached};
+use async_nats::connection::State;
 use async_nats::jetstream::message::Acker;
 use flowpeel::agent::AgentObserver;
 use flowpeel::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the stream is looked at while nothing comes.
@@ -25,17 +33,6 @@ pub struct CollectConfig {
     pub limits: StreamLimits,
 }
 
-/// How a collector and the broker got along.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollectCounts {
-    /// Messages taken.
-    pub messages: u64,
-    /// Of these, how many had been delivered before.
-    pub redelivered: u64,
-    /// How often the consumer began again, because something was missing or the connection was lost.
-    pub restarts: u64,
-}
-
 /// Takes frames from the broker and writes lists.
 pub struct Collector {
     broker: Broker,
@@ -43,6 +40,11 @@ pub struct Collector {
     inbox: Inbox<Acker>,
     lists: Lists,
     counts: CollectCounts,
+    /// Messages that the broker has still, as far as is known.
+    waiting: u64,
+    /// The last snapshot of each router.
+    reached: BTreeMap<String, Reached>,
+    board: Arc<Board<CollectFigures>>,
 }
 
 /// How a stretch of messages ended.
@@ -57,7 +59,16 @@ impl Collector {
     /// A collector that continues from what is in the directory of lists.
     #[must_use]
     pub fn new(broker: Broker, config: CollectConfig, inbox: Inbox<Acker>, lists: Lists) -> Self {
-        Collector { broker, config, inbox, lists, counts: CollectCounts::default() }
+        Collector {
+            broker,
+            config,
+            inbox,
+            lists,
+            counts: CollectCounts::default(),
+            waiting: 0,
+            reached: BTreeMap::new(),
+            board: Arc::default(),
+        }
     }
 
     /// The lists.
@@ -66,16 +77,29 @@ impl Collector {
         &self.lists
     }
 
-    /// The inbox.
+    /// Where its figures are published while it runs.
     #[must_use]
-    pub fn inbox(&self) -> &Inbox<Acker> {
-        &self.inbox
+    pub fn board(&self) -> Arc<Board<CollectFigures>> {
+        Arc::clone(&self.board)
     }
 
-    /// How it and the broker got along so far.
+    /// What it has done so far.
     #[must_use]
-    pub fn counts(&self) -> CollectCounts {
-        self.counts
+    pub fn figures(&self) -> CollectFigures {
+        CollectFigures {
+            lists: self.lists.counts(),
+            broker: self.counts,
+            frames: self.inbox.frames(),
+            refusals: self.inbox.refusals(),
+            waiting: self.waiting,
+            unfinished: self.inbox.unfinished() as u64,
+            reached: self.reached.clone(),
+            is_connected: self.broker.client.connection_state() == State::Connected,
+        }
+    }
+
+    fn publish_figures(&self) {
+        self.board.publish(self.figures());
     }
 
     /// Writes lists until the observer stops it; with `once`, until all that the broker has is dealt with.
@@ -90,8 +114,10 @@ impl Collector {
             let failed = match self.feed().await {
                 Ok(feed) => {
                     self.inbox.clear();
-                    for snapshot in self.lists.last_snapshots()? {
-                        self.inbox.resume(&snapshot)?;
+                    for (snapshot, head) in self.lists.last_snapshots()? {
+                        self.inbox.resume(&snapshot, head.as_deref())?;
+                        let sources = snapshot.header.sources.iter();
+                        self.reached.extend(sources.map(|source| (source.router.clone(), Reached::of(source))));
                     }
                     match self.take_all(feed, once, observer).await? {
                         Ended::Done => return Ok(()),
@@ -101,6 +127,7 @@ impl Collector {
                 Err(error) => Some(error),
             };
             self.counts.restarts += 1;
+            self.publish_figures();
             attempts = if self.counts.messages > before { 0 } else { attempts + 1 };
             if let Some(error) = failed.filter(|_| once && attempts > 3) {
                 return Err(Error::new("the broker does not answer as it should").because(error));
@@ -119,7 +146,10 @@ impl Collector {
 
     async fn take_all(&mut self, mut feed: Feed, once: bool, observer: &mut impl AgentObserver) -> Result<Ended> {
         while !observer.is_stopped() {
-            match feed.look().await {
+            let look = feed.look().await;
+            self.waiting = feed.waiting();
+            self.publish_figures();
+            match look {
                 Err(Gap) => return Ok(Ended::Gap),
                 Ok(Look::Nothing) if once => {
                     // The acknowledgements are on their way.
@@ -130,6 +160,7 @@ impl Collector {
                 Ok(Look::Messages(messages)) => {
                     for delivered in messages {
                         self.counts.messages += 1;
+                        self.counts.size += delivered.message.payload.len() as u64;
                         self.counts.redelivered += u64::from(delivered.is_again);
                         self.take(delivered, observer).await?;
                         if observer.is_stopped() {
@@ -149,6 +180,9 @@ impl Collector {
         let mut done = taken.done;
         for received in taken.received {
             self.lists.write(&received, observer)?;
+            let source = received.snapshot.header.sources.first();
+            self.reached.extend(source.map(|source| (received.router, Reached::of(source))));
+            self.publish_figures();
             done.extend(received.tickets);
         }
         for acker in done {

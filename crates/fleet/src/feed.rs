@@ -59,6 +59,8 @@ struct Tap {
     waiting: VecDeque<Delivered>,
     /// Up to this number of the stream it has delivered all that it has.
     known_to: u64,
+    /// How many there were behind the last message that was delivered.
+    behind: u64,
 }
 
 /// The consumers of a collector.
@@ -97,6 +99,11 @@ impl Feed {
         Ok(Feed { stream, taps })
     }
 
+    /// How many messages were not handed on, as of the last one that was delivered.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.taps.iter().map(|tap| tap.behind + tap.waiting.len() as u64).sum()
+    }
+
     /// The next messages that are there.
     pub(crate) async fn look(&mut self) -> Result<Look, Gap> {
         let last = self.stream.get_info().await.map_err(|_| Gap)?.state.last_sequence;
@@ -132,6 +139,7 @@ impl Tap {
             let (sequence, is_again) = (info.stream_sequence, info.delivered > 1);
             self.delivered += 1;
             self.known_to = self.known_to.max(sequence);
+            self.behind = info.pending;
             count += 1;
             let (message, acker) = message.split();
             let delivered = Delivered { sequence, is_again, message, acker };
@@ -170,5 +178,5 @@ async fn open(stream: &Stream, name: String, subject: String, config: &FeedConfi
         ..Config::default()
     };
     let consumer = stream.create_consumer(config).await?;
-    Ok(Tap { consumer, delivered: 0, waiting: VecDeque::new(), known_to: 0 })
+    Ok(Tap { consumer, delivered: 0, waiting: VecDeque::new(), known_to: 0, behind: 0 })
 }

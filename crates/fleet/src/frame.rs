@@ -148,6 +148,24 @@ impl Refusal {
         Refusal::Unfinished,
     ];
 
+    /// Its name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::NoFrame => "no_frame",
+            Refusal::Version => "version",
+            Refusal::Subject => "subject",
+            Refusal::Secret => "secret",
+            Refusal::Tag => "tag",
+            Refusal::Size => "size",
+            Refusal::Cut => "cut",
+            Refusal::Contents => "contents",
+            Refusal::Late => "late",
+            Refusal::Base => "base",
+            Refusal::Unfinished => "unfinished",
+        }
+    }
+
     /// The reason in words.
     #[must_use]
     pub fn describe(self) -> &'static str {

@@ -45,9 +45,9 @@ impl Refusals {
         self.0[refusal as usize]
     }
 
-    /// The reasons for which something was not used, each with how often.
-    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
-        Refusal::ALL.into_iter().map(|refusal| (refusal, self.of(refusal))).filter(|(_, count)| *count > 0)
+    /// All reasons, each with how often it was.
+    pub fn all(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL.into_iter().map(|refusal| (refusal, self.of(refusal)))
     }
 }
 
@@ -60,6 +60,8 @@ pub struct Received<T> {
     pub name: SnapshotName,
     /// The snapshot. Partitions that are not taken are empty.
     pub snapshot: SnapshotFile,
+    /// The head of its images, which counts what is in all partitions.
+    pub head: Vec<u8>,
     /// What came with each message that it was made of.
     pub tickets: Vec<T>,
 }
@@ -87,6 +89,7 @@ pub struct Inbox<T> {
     partitions: PartitionSet,
     routers: BTreeMap<String, Router<T>>,
     refusals: Refusals,
+    frames: u64,
 }
 
 impl<T> Inbox<T> {
@@ -94,7 +97,7 @@ impl<T> Inbox<T> {
     #[must_use]
     pub fn new(secret: Secret, fleet: FleetKey, partitions: PartitionSet) -> Self {
         let key_id = KeyId::of(&secret);
-        Inbox { secret, key_id, fleet, partitions, routers: BTreeMap::new(), refusals: Refusals::default() }
+        Inbox { secret, key_id, fleet, partitions, routers: BTreeMap::new(), refusals: Refusals::default(), frames: 0 }
     }
 
     /// The partitions that it takes.
@@ -109,18 +112,34 @@ impl<T> Inbox<T> {
         self.refusals
     }
 
+    /// How many frames were used.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Of how many snapshots some frames have come, and not all.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.routers.values().map(|router| router.pending.len()).sum()
+    }
+
     /// Forgets all that has come, as before the first message. What was counted stays.
     pub fn clear(&mut self) {
         self.routers.clear();
     }
 
-    /// Continues after this snapshot of a router, which is the last that was dealt with.
+    /// Continues after this snapshot of a router, which is the last that was dealt with. `head` is the
+    /// [head](Received::head) of its images where it lacks partitions: the next frames build on that.
     ///
     /// # Errors
     ///
     /// It is no snapshot of one router under the inbox's secret.
-    pub fn resume(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let images = snapshot.partition_images(&self.secret)?;
+    pub fn resume(&mut self, snapshot: &SnapshotFile, head: Option<&[u8]>) -> Result<()> {
+        let mut images = snapshot.partition_images(&self.secret)?;
+        if let Some(head) = head {
+            images.iter_mut().for_each(|image| image.head = head.to_vec());
+        }
         let [source] = snapshot.header.sources.as_slice() else {
             return Err(Error::new("this is no snapshot of one router"));
         };
@@ -162,6 +181,7 @@ impl<T> Inbox<T> {
             key_id,
             secret: &self.secret,
             refusals: &mut self.refusals,
+            frames: &mut self.frames,
             taken: &mut taken,
         };
         refused.into_iter().for_each(|(refusal, tickets)| work.refuse(refusal, tickets));
@@ -190,6 +210,7 @@ struct Work<'a, T> {
     key_id: KeyId,
     secret: &'a Secret,
     refusals: &'a mut Refusals,
+    frames: &'a mut u64,
     taken: &'a mut Taken<T>,
 }
 
@@ -303,6 +324,7 @@ impl<T> Router<T> {
             images: std::array::from_fn(|_| None),
             tickets: Vec::new(),
         });
+        *work.frames += 1;
         pending.images[partition] = Some(Arc::clone(&image));
         pending.tickets.extend(frame.tickets);
         lane.last = Some((end, image));
@@ -350,6 +372,7 @@ impl<T> Router<T> {
                 continue;
             }
             let images = std::array::from_fn(|at| pending.images[at].as_ref().map(|image| &image.image));
+            let head = images.iter().flatten().next().map(|image| image.head.clone()).unwrap_or_default();
             let snapshot = SnapshotFile::of_partition_images(&images, work.key_id, work.secret).ok();
             // What a router signs of a frame and what is in it are the same, or it lies.
             let snapshot = snapshot.filter(|snapshot| {
@@ -365,6 +388,7 @@ impl<T> Router<T> {
                     router: name.to_owned(),
                     name: pending.name,
                     snapshot,
+                    head,
                     tickets: pending.tickets,
                 }),
                 None => work.refuse(Refusal::Contents, pending.tickets),

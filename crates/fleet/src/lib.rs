@@ -25,6 +25,11 @@
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
 //! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
 //!
+//! # In operation
+//!
+//! [`ship`] and [`collect`] publish their figures as [`metrics`], which flowpeel's server of metrics shows. What serves
+//! is to [`listen`] on this machine alone.
+//!
 //! All but `broker`, `ship`, `collect` and `serve` is plain code without a network or clock, and tested as such.
 
 pub mod broker;
@@ -36,7 +41,9 @@ pub mod inbox;
 pub mod joined;
 pub mod joined_list;
 pub mod key;
+pub mod listen;
 pub mod lists;
+pub mod metrics;
 pub mod network;
 pub mod newest;
 pub mod piece;

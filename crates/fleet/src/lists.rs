@@ -15,8 +15,8 @@ use flowpeel::signal::PartitionSet;
 use flowpeel::snapshot::SnapshotFile;
 use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder for the snapshots that frames build on. No router's folder begins with a dot.
@@ -24,6 +24,12 @@ const RECEIVED: &str = ".received";
 
 /// The temporary name of a snapshot while it is being written.
 const TEMPORARY: Temporary = Temporary { prefix: ".received-", suffix: ".tmp", mode: 0o640 };
+
+/// What the name of a snapshot gets for the file with the head of its images.
+const HEAD: &str = ".head";
+
+/// The longest head that is read, in bytes: one of a snapshot of one router takes some hundreds.
+const HEAD_SIZE_MAX: u64 = 1 << 20;
 
 /// Where lists go, and how they are written.
 #[derive(Clone, Debug)]
@@ -89,20 +95,22 @@ impl Lists {
         Ok(lists)
     }
 
-    /// The last snapshot of each router, which the next frames build on. Routers of which there is none, or none that
-    /// can be read, are not among them.
+    /// The last snapshot of each router, which the next frames build on, with the head of its images where it lacks
+    /// partitions. Routers of which there is none, or none that can be read, are not among them.
     ///
     /// # Errors
     ///
     /// A directory cannot be read.
-    pub fn last_snapshots(&self) -> Result<Vec<SnapshotFile>> {
+    pub fn last_snapshots(&self) -> Result<Vec<(SnapshotFile, Option<Vec<u8>>)>> {
         let mut snapshots = Vec::new();
         for desk in self.routers.values() {
             let all = names(&desk.received)?.into_iter();
-            let all = all
-                .filter_map(|name| SnapshotFile::open(&desk.received.join(name.to_string()), &self.config.secret).ok());
+            let all = all.filter_map(|name| {
+                let path = desk.received.join(name.to_string());
+                Some((SnapshotFile::open(&path, &self.config.secret).ok()?, read_head(&head_of(&path))))
+            });
             // Where a clock stepped back the last name is not the last snapshot.
-            snapshots.extend(all.max_by_key(|snapshot| {
+            snapshots.extend(all.max_by_key(|(snapshot, _)| {
                 let source = snapshot.header.sources.first();
                 source.map(|source| (source.figures.end_ns, source.end_tick, source.within_tick_ns))
             }));
@@ -117,15 +125,25 @@ impl Lists {
     /// The list or the snapshot could not be written. Those before it are whole.
     pub fn write<T>(&mut self, received: &Received<T>, observer: &mut impl AgentObserver) -> Result<()> {
         let secret = self.config.secret.clone();
+        let is_part = self.config.partitions != PartitionSet::ALL;
         let desk = self.desk(&received.router)?;
         let path = desk.received.join(received.name.to_string());
         let cannot = |error: io::Error| Error::new("cannot write the snapshot").in_file(&path).because(error);
+        if is_part {
+            // The half-open connections of the other partitions are in the head alone, as counts.
+            let file = NewFile::begin(&head_of(&path), &TEMPORARY).map_err(cannot)?;
+            file.file().write_all(&received.head).map_err(cannot)?;
+            file.finish().map_err(cannot)?;
+        }
         let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
         received.snapshot.write(&mut io::BufWriter::new(file.file()), &secret)?;
         file.finish().map_err(cannot)?;
         desk.agent.once(observer)?;
         for name in names(&desk.received)?.into_iter().filter(|name| *name != received.name) {
-            fs::remove_file(desk.received.join(name.to_string())).map_err(cannot)?;
+            let path = desk.received.join(name.to_string());
+            // There is none where all partitions are taken, or where a run was killed behind this.
+            drop(fs::remove_file(head_of(&path)));
+            fs::remove_file(&path).map_err(cannot)?;
         }
         Ok(())
     }
@@ -161,6 +179,21 @@ fn added(sum: AgentCounts, counts: AgentCounts) -> AgentCounts {
         covered: sum.covered + counts.covered,
         refused: sum.refused + counts.refused,
     }
+}
+
+/// The file with the head of the images of a snapshot.
+fn head_of(snapshot: &Path) -> PathBuf {
+    let mut name = snapshot.as_os_str().to_owned();
+    name.push(HEAD);
+    name.into()
+}
+
+/// The head in this file, if there is one. What is not the head on which the next frames build costs what a lost frame
+/// does.
+fn read_head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path).and_then(|file| file.take(HEAD_SIZE_MAX).read_to_end(&mut head)).ok()?;
+    Some(head)
 }
 
 /// The names of the snapshots in a directory.

@@ -3,7 +3,12 @@
 //! A message is sent again until the broker acknowledges it, under a name by which the broker drops what it has. While
 //! the broker is away nothing is held but one snapshot: the others wait on the disk.
 
+mod figures;
+
+pub use figures::{ShipCounts, ShipFigures};
+
 use crate::broker::{Broker, pause};
+use crate::metrics::Board;
 use crate::piece;
 use crate::spool::{Parcel, Spool};
 use async_nats::connection::State;
@@ -12,6 +17,7 @@ use bytes::Bytes;
 use flowpeel::error::{Error, Result};
 use futures_util::StreamExt;
 use futures_util::stream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Messages that may be on the way at once: some megabytes, which fill a line of 100 Mbit/s over half the world.
@@ -37,41 +43,47 @@ pub trait ShipObserver {
     fn is_stopped(&self) -> bool;
 }
 
-/// How the broker took the messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShipCounts {
-    /// Messages that the broker has.
-    pub messages: u64,
-    /// Of these, how many it had already.
-    pub duplicates: u64,
-    /// How often a message was sent again.
-    pub again: u64,
-}
-
 /// Sends what is in a spool.
 pub struct Shipper {
     broker: Broker,
     spool: Spool,
     counts: ShipCounts,
+    /// Snapshots that the broker does not have yet, as far as is known.
+    waiting: usize,
+    board: Arc<Board<ShipFigures>>,
 }
 
 impl Shipper {
     /// A shipper of this spool to this broker.
     #[must_use]
     pub fn new(broker: Broker, spool: Spool) -> Self {
-        Shipper { broker, spool, counts: ShipCounts::default() }
+        Shipper { broker, spool, counts: ShipCounts::default(), waiting: 0, board: Arc::default() }
     }
 
-    /// The spool.
+    /// Where its figures are published while it runs.
     #[must_use]
-    pub fn spool(&self) -> &Spool {
-        &self.spool
+    pub fn board(&self) -> Arc<Board<ShipFigures>> {
+        Arc::clone(&self.board)
     }
 
-    /// How the broker took the messages so far.
+    /// What it has done so far.
     #[must_use]
-    pub fn counts(&self) -> ShipCounts {
-        self.counts
+    pub fn figures(&self) -> ShipFigures {
+        ShipFigures {
+            spool: self.spool.counts(),
+            broker: self.counts,
+            waiting: self.waiting as u64,
+            reached: self.spool.reached(),
+            is_connected: self.is_connected(),
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.broker.client.connection_state() == State::Connected
+    }
+
+    fn publish_figures(&self) {
+        self.board.publish(self.figures());
     }
 
     /// Sends snapshots until the observer stops it; with `once`, until all that are there are sent.
@@ -81,7 +93,10 @@ impl Shipper {
     /// The spool cannot be read or its note cannot be written, or the broker forbids this router's subjects.
     pub async fn run(&mut self, once: bool, observer: &mut impl ShipObserver) -> Result<()> {
         while !observer.is_stopped() {
-            match self.spool.next(once, &mut |error| observer.refused(error))? {
+            let next = self.spool.next(once, &mut |error| observer.refused(error))?;
+            self.waiting = next.as_ref().map_or(0, |parcel| parcel.behind + 1);
+            self.publish_figures();
+            match next {
                 Some(parcel) => {
                     if parcel.behind >= BEHIND_MIN {
                         observer.behind(&parcel);
@@ -112,7 +127,7 @@ impl Shipper {
         let mut attempts = 0;
         while !left.is_empty() && !observer.is_stopped() {
             // What is published without a connection would only fill memory.
-            if self.broker.client.connection_state() == State::Connected {
+            if self.is_connected() {
                 let before = left.len();
                 let cause = self.publish(&mut left).await;
                 attempts = if left.len() < before { 0 } else { attempts + 1 };
@@ -129,6 +144,8 @@ impl Shipper {
                 attempts += 1;
             }
             if !left.is_empty() {
+                self.waiting = self.spool.waiting()?;
+                self.publish_figures();
                 tokio::time::sleep(pause(attempts)).await;
             }
         }

@@ -6,6 +6,7 @@
 
 use crate::frame::{End, Hashed, Keys, Place, RunId, seal};
 use crate::key::RouterKey;
+use crate::metrics::Reached;
 use crate::subject;
 use flowpeel::agent::{Incoming, Settled};
 use flowpeel::disk::whole_file::{NewFile, Temporary};
@@ -49,7 +50,9 @@ pub struct SpoolConfig {
 pub struct SpoolCounts {
     /// Snapshots sent.
     pub sent: u64,
-    /// Frames sent that were whole.
+    /// Frames sent.
+    pub frames: u64,
+    /// Of these, those that were whole.
     pub whole: u64,
     /// Bytes of the frames that were sent.
     pub size: u64,
@@ -153,6 +156,7 @@ pub struct Spool {
     note: Option<Note>,
     /// The images of the snapshot that was sent last.
     sent: Option<Vec<Hashed>>,
+    reached: Option<Reached>,
     counts: SpoolCounts,
 }
 
@@ -166,21 +170,42 @@ impl Spool {
         let (note, since) = Note::read(&config.note)?.unzip();
         let done = note.as_ref().and_then(|note| SnapshotName::parse(&note.snapshot)).zip(since);
         let incoming = Incoming::new(config.directory.clone(), done)?;
-        let mut spool =
-            Spool { incoming, due: VecDeque::new(), config, note, sent: None, counts: SpoolCounts::default() };
-        spool.sent = spool.images_sent();
+        let counts = SpoolCounts::default();
+        let reached =
+            done.map(|(name, _)| Reached { end_ns: name.end_s().saturating_mul(1_000_000_000), interval_ns: 0 });
+        let mut spool = Spool { incoming, due: VecDeque::new(), config, note, sent: None, reached, counts };
+        if let Some((images, reached)) = spool.last_sent() {
+            (spool.sent, spool.reached) = (Some(images), Some(reached));
+        }
         Ok(spool)
     }
 
-    /// The images of the snapshot that was sent last, if its file is still there.
-    fn images_sent(&self) -> Option<Vec<Hashed>> {
+    /// The images of the snapshot that was sent last, and when it ended, if its file is still there.
+    fn last_sent(&self) -> Option<(Vec<Hashed>, Reached)> {
         let note = self.note.as_ref()?;
         let path = self.incoming.file(SnapshotName::parse(&note.snapshot)?);
         let snapshot = SnapshotFile::open(&path, &self.config.secret).ok()?;
         let source = snapshot.header.sources.first()?;
         let is_it = note.is_of_run(source) && (source.end_tick, source.within_tick_ns) == note.end();
         let images = snapshot.partition_images(&self.config.secret).ok()?;
-        is_it.then(|| images.into_iter().map(Hashed::new).collect())
+        is_it.then(|| (images.into_iter().map(Hashed::new).collect(), Reached::of(source)))
+    }
+
+    /// The last snapshot of which the broker has all, if there is one.
+    #[must_use]
+    pub fn reached(&self) -> Option<Reached> {
+        self.reached
+    }
+
+    /// How many snapshots are there that are not sent.
+    ///
+    /// Complexity: a look at every name in the directory.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn waiting(&mut self) -> Result<usize> {
+        self.incoming.look().map(|names| names.len())
     }
 
     /// What was done since the start.
@@ -289,8 +314,10 @@ impl Spool {
         note.write(&self.config.note)?;
         self.note = Some(note);
         self.sent = Some(images);
+        self.reached = Some(Reached::of(&source));
         self.incoming.done(name);
         self.counts.sent += 1;
+        self.counts.frames += frames.len() as u64;
         self.counts.whole += if since_whole == 0 { frames.len() as u64 } else { 0 };
         self.counts.size += frames.iter().map(|(_, frame)| frame.len() as u64).sum::<u64>();
         self.counts.removed += source.figures.interval.saturating_sub(expected);

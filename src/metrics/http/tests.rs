@@ -94,7 +94,7 @@ proptest! {
 fn response(method: &str, path: &str) -> (String, String) {
     let metrics = Metrics::new(Setup::default());
     metrics.list_failed();
-    let response = String::from_utf8(respond(Ok(Request { method, path }), &metrics, Instant::now())).unwrap();
+    let response = String::from_utf8(respond(Ok(Request { method, path }), &*metrics, Instant::now())).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     (head.to_owned(), body.to_owned())
 }

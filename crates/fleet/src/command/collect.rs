@@ -1,9 +1,9 @@
 //! `flowpeel-fleet collect`: the lists of many routers, from the broker or from directories.
 
 use super::stop::Stop;
-use super::{Failure, Outcome, SecretOption, report};
+use super::{Failure, MetricsOption, Outcome, SecretOption, report};
 use crate::broker::{BrokerOptions, StreamLimits};
-use crate::collect::{CollectConfig, Collector};
+use crate::collect::{CollectConfig, Collector, list_counts};
 use crate::inbox::Inbox;
 use crate::key::FleetKey;
 use crate::lists::{Lists, ListsConfig, LocalLists};
@@ -88,6 +88,9 @@ pub(super) struct Arguments {
     secret: SecretOption,
 
     #[command(flatten)]
+    metrics: MetricsOption,
+
+    #[command(flatten)]
     broker: BrokerOptions,
 }
 
@@ -139,6 +142,7 @@ impl AgentObserver for Observer {
 /// Writes lists.
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let config = arguments.lists().map_err(Failure::wrong_usage)?;
+    arguments.metrics.check().map_err(Failure::wrong_usage)?;
     let mut observer = Observer(Stop::on_signals()?);
     let all_used = match arguments.broker.nats.is_empty() {
         true => from_directories(arguments, config, &mut observer).await?,
@@ -155,7 +159,7 @@ async fn from_directories(arguments: &Arguments, config: ListsConfig, observer: 
         ended = lists.look(false, observer);
     }
     let counts = lists.counts();
-    report::line(format_args!("{}", report::counts(&report::lists(&counts))));
+    report::line(format_args!("{}", report::counts(&report::in_words(list_counts(&counts)))));
     ended?;
     Ok(counts.refused == 0 && counts != AgentCounts::default())
 }
@@ -175,14 +179,12 @@ async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut 
         },
     };
     let mut collector = Collector::new(broker, collect, inbox, lists);
+    let _server = arguments.metrics.serve(collector.board())?;
     let ended = collector.run(arguments.once, observer).await;
-    let (of_broker, of_lists) = (collector.counts(), collector.lists().counts());
-    let refusals = collector.inbox().refusals();
-    let mut counts = report::lists(&of_lists).to_vec();
-    counts.push((of_broker.messages, "messages"));
-    counts.push((of_broker.redelivered, "delivered again"));
-    counts.extend(refusals.iter().map(|(refusal, count)| (count, refusal.describe())));
+    let figures = collector.figures();
+    let mut counts = report::in_words(figures.counts());
+    counts.extend(figures.refusals.all().map(|(refusal, count)| (count, refusal.describe())));
     report::line(format_args!("{} of {} routers", report::counts(&counts), collector.lists().router_count()));
     ended?;
-    Ok(of_lists.refused == 0)
+    Ok(figures.lists.refused == 0)
 }

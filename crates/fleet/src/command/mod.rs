@@ -8,12 +8,17 @@ mod serve;
 mod ship;
 mod stop;
 
+use crate::listen;
+use crate::metrics::{Board, Figures};
 use clap::{Parser, Subcommand};
 use flowpeel::disk::read_secret;
 use flowpeel::error::{Error, Result};
+use flowpeel::metrics::http::{self, Server};
 use flowpeel_iblt::hash::Secret;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Lines of help are no longer than this, however wide the terminal.
 const HELP_WIDTH_MAX: usize = 100;
@@ -89,6 +94,29 @@ struct SecretOption {
 impl SecretOption {
     fn secret(&self) -> Result<Secret> {
         self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), read_secret)
+    }
+}
+
+/// Where the figures of a command are served.
+#[derive(clap::Args)]
+struct MetricsOption {
+    /// Serve metrics for Prometheus at this address of this machine, and /healthz: 127.0.0.1:9466
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "nats")]
+    metrics: Option<SocketAddr>,
+}
+
+impl MetricsOption {
+    fn check(&self) -> Result<()> {
+        self.metrics.map_or(Ok(()), listen::check)
+    }
+
+    /// Serves what is published on this board until the server is dropped.
+    fn serve(&self, board: Arc<Board<impl Figures>>) -> Result<Option<Server>> {
+        let server = self.metrics.map(|address| http::serve(address, board)).transpose()?;
+        if let Some(server) = &server {
+            report::line(format_args!("metrics at http://{}/metrics", server.local_addr()));
+        }
+        Ok(server)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages to people, on standard error.
 
-use flowpeel::agent::AgentCounts;
+use crate::metrics::Count;
 use flowpeel::error::Error;
 use std::fmt;
 use std::io::Write;
@@ -36,13 +36,7 @@ pub(super) fn counts(all: &[(u64, &str)]) -> String {
     some.map(|(_, (count, what))| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What agents did.
-pub(super) fn lists(counts: &AgentCounts) -> [(u64, &'static str); 5] {
-    [
-        (counts.lists, "lists"),
-        (counts.incomplete, "not complete"),
-        (counts.passed_over, "intervals without a snapshot"),
-        (counts.covered, "snapshots late or doubled"),
-        (counts.refused, "files refused"),
-    ]
+/// What was counted, in this way.
+pub(super) fn in_words(all: impl IntoIterator<Item = Count>) -> Vec<(u64, &'static str)> {
+    all.into_iter().map(|count| (count.value, count.words)).collect()
 }

@@ -1,7 +1,7 @@
 //! `flowpeel-fleet ship`: from a router's directory of snapshots to the broker.
 
 use super::stop::Stop;
-use super::{Failure, Outcome, SecretOption, report};
+use super::{Failure, MetricsOption, Outcome, SecretOption, report};
 use crate::broker::BrokerOptions;
 use crate::key::RouterKey;
 use crate::ship::{ShipObserver, Shipper};
@@ -45,6 +45,9 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     secret: SecretOption,
+
+    #[command(flatten)]
+    metrics: MetricsOption,
 
     #[command(flatten)]
     broker: BrokerOptions,
@@ -114,26 +117,17 @@ impl ShipObserver for Observer {
 
 /// Sends what is in the spool.
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    arguments.metrics.check().map_err(Failure::wrong_usage)?;
     let spool = Spool::new(arguments.spool().map_err(Failure::wrong_usage)?)?;
     let stop = Stop::on_signals()?;
     let broker = arguments.broker.connect("flowpeel-fleet ship", "_INBOX_ship").await?;
     let mut shipper = Shipper::new(broker, spool);
+    let _server = arguments.metrics.serve(shipper.board())?;
     let mut observer = Observer { stop, reported: None };
     let ended = shipper.run(arguments.once, &mut observer).await;
-    let (of_spool, of_broker) = (shipper.spool().counts(), shipper.counts());
-    let counts = [
-        (of_spool.sent, "snapshots sent"),
-        (of_spool.size, "bytes"),
-        (of_spool.whole, "whole frames"),
-        (of_broker.messages, "messages"),
-        (of_broker.duplicates, "which the broker had already"),
-        (of_broker.again, "sent again"),
-        (of_spool.removed, "intervals without a snapshot"),
-        (of_spool.covered, "snapshots late or doubled"),
-        (of_spool.refused, "files refused"),
-    ];
-    report::line(format_args!("{}", report::counts(&counts)));
+    let figures = shipper.figures();
+    report::line(format_args!("{}", report::counts(&report::in_words(figures.counts()))));
     ended?;
     let is_cut_short = arguments.once && observer.is_stopped();
-    Ok(of_spool.refused == 0 && !is_cut_short)
+    Ok(figures.spool.refused == 0 && !is_cut_short)
 }

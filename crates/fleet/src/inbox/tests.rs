@@ -80,7 +80,7 @@ fn one_that_continues_needs_only_the_last_snapshot() {
     let sent = snapshots("edge", 7, 4);
     let messages = messages(&sent, 100);
     let mut continued = inbox();
-    continued.resume(&sent[1]).unwrap();
+    continued.resume(&sent[1], None).unwrap();
     assert_eq!(take_all(&mut continued, &messages.concat().concat()).0, sent[2..]);
     let mut began = inbox();
     assert!(take_all(&mut began, &messages[2..].concat().concat()).0.is_empty());

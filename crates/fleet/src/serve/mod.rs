@@ -10,6 +10,7 @@ mod exposition;
 mod follow;
 mod page;
 
+use crate::listen;
 use crate::query::{Parameters, Query};
 use axum::Router;
 use axum::body::Body;
@@ -111,11 +112,7 @@ impl Server {
     ///
     /// The address is not of this machine's loopback interface or in use, or the directories cannot be read.
     pub async fn new(config: ServeConfig) -> Result<Self> {
-        if !config.listen.ip().to_canonical().is_loopback() {
-            let what = "only this machine may ask: listen at 127.0.0.1 or [::1], and let others in by ssh -L or a reverse \
-                        proxy that has TLS and asks who they are";
-            return Err(Error::new(format!("{}: {what}", config.listen)));
-        }
+        listen::check(config.listen)?;
         let cannot = |error| Error::new(format!("cannot listen at {}", config.listen)).because(error);
         let listener = TcpListener::bind(config.listen).await.map_err(cannot)?;
         let (follower, views) = follow::follow(config.directories)?;

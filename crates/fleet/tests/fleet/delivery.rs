@@ -39,7 +39,7 @@ fn lists_over_a_broker_are_those_of_snapshot_collect() {
         assert!(said.contains(&format!("{} snapshots sent", site.snapshots(router).len())), "{said}");
     }
     let said = done(&mut site.collect("out", &server.url(), &["--once"]));
-    assert!(said.ends_with("messages of 2 routers\n"), "nothing was refused: {said}");
+    assert!(said.ends_with("frames used of 2 routers\n"), "nothing was refused: {said}");
     for router in ["east", "we.st"] {
         site.assert_lists("out", router);
     }

@@ -7,6 +7,7 @@ mod asymmetric;
 mod delivery;
 mod demo;
 mod kills;
+mod metrics;
 mod permissions;
 mod server;
 mod shares;

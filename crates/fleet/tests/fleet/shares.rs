@@ -41,7 +41,7 @@ fn the_parts_of_three_collectors_are_the_lists() {
         done(&mut site.ship(router, &server.url(), &["--once"]));
     }
     let said = collect(0);
-    assert!(said.ends_with("messages of 2 routers\n"), "nothing was refused: {said}");
+    assert!(said.ends_with("frames used of 2 routers\n"), "nothing was refused: {said}");
     let view = joined(&site, &outs[..1]);
     assert_eq!((&view["complete"], &view["routers"][0]["complete"]), (&false.into(), &false.into()));
     assert_eq!(view["routers"][1]["partitions_missing"], serde_json::json!([1, 2, 4, 5, 7]));
@@ -88,4 +88,42 @@ fn the_parts_of_one_share_are_not_continued_as_another() {
     assert!(status == Some(1) && said.contains("of another share of the partitions"), "{said}");
     let (status, said) = run(&mut collect("3/2"));
     assert!(status == Some(2) && said.contains("a share is K/N"), "{said}");
+}
+
+#[test]
+fn compressed_parts_are_the_parts_and_are_joined() {
+    let Some(server) = Server::start("") else { return };
+    let site = Site::new();
+    site.router("east", 1, 2_000, Duration::from_secs(10));
+    let collect = |name: &str, share: &str, options: &[&str]| {
+        let share_of = format!("{share}/2");
+        let options = [&["--once", "--name", name, "--share", &share_of], options].concat();
+        done(&mut site.collect(&format!("{name}-{share}"), &server.url(), &options))
+    };
+    collect("plain", "1", &[]);
+    let snapshots = site.snapshots("east");
+    // Lists go on from one that is compressed, too.
+    for snapshots in snapshots.chunks(snapshots.len() / 2) {
+        snapshots.iter().for_each(|name| site.put("east", name));
+        let said = done(&mut site.ship("east", &server.url(), &["--once"]));
+        assert!(said.contains(&format!("{} snapshots sent", snapshots.len())), "{said}");
+        for share in ["1", "2"] {
+            collect("plain", share, &[]);
+            collect("packed", share, &["--compress"]);
+        }
+    }
+    for share in ["1", "2"] {
+        let [plain, packed] = ["plain", "packed"].map(|name| site.path(&format!("{name}-{share}")).join("east"));
+        let parts: Vec<String> = names(&plain).into_iter().filter(|name| name.ends_with(".ndjson")).collect();
+        assert_eq!(parts.len(), snapshots.len(), "{parts:?} {snapshots:?}");
+        assert!(names(&packed).iter().all(|name| !name.ends_with(".ndjson")));
+        for name in parts {
+            let [plain, packed] = [plain.join(&name), packed.join(name + ".zst")].map(|path| fs::read(path).unwrap());
+            assert!(packed.len() < plain.len());
+            assert!(zstd::decode_all(&packed[..]).unwrap() == plain);
+        }
+    }
+    let view = joined(&site, &["packed-1", "packed-2"]);
+    assert_eq!(view["complete"], true);
+    assert_eq!(view, joined(&site, &["expected"]));
 }

@@ -9,7 +9,7 @@ use flowpeel_fleet::key::FleetKey;
 use flowpeel_iblt::hash::Secret;
 use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output as Ended, Stdio};
 use std::time::Duration;
@@ -183,6 +183,16 @@ pub(crate) struct Running(Child);
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         Running(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Starts it, and waits for the first line that it says.
+    pub(crate) fn with_first_line(command: &mut Command) -> (Self, String) {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let said = child.stderr.take().unwrap();
+        let running = Running(child);
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        (running, line)
     }
 }
 
