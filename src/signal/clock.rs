@@ -787,7 +787,8 @@ impl Clock {
         run.is_last(behind, stamps.len() + 1).map(|is_set| if is_set { set } else { undecided })
     }
 
-    /// Whether the stamps of a run are wrong, before this one of several elsewhere. They are not if more agree than wrong
+    /// Whether the stamps of a run are wrong, before this one of several elsewhere. They are not if more agree than
+    /// wrong
     /// ones do, or some agree and that has no more to do with what was before them: then they are another capture.
     fn is_wrong_before(&self, run: &Run, elsewhere: Stamp) -> bool {
         run.count < JUDGED_COUNT_MIN || run.count < AGREEING_COUNT && self.passed(elsewhere).is_some()
