@@ -17,7 +17,7 @@ const ARCHIVE_AGES_MAX: usize = 1 << 16;
 
 const WRAP_TICKS: i64 = 1 << TICK_BITS;
 
-/// The starts of old connections, as of one list, for all that take records: see [`ListFeed`](crate::archive::ListFeed).
+/// The starts of old connections, as of one list, for all that take records, as [`ListFeed`](crate::archive::ListFeed).
 #[derive(Debug, Default)]
 pub struct Ages {
     starts: AHashMap<AnyKey, i64>,

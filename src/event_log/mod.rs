@@ -201,8 +201,8 @@ impl EventLog {
         self.inlet.clone()
     }
 
-    /// Takes from a list, with its [`Ages`], what events need: the starts of old connections, and at the end of a replay
-    /// what is open.
+    /// Takes from a list, with its [`Ages`], what events need: the starts of old connections, and at the end of a
+    /// replay what is open.
     pub fn list(&self, list: &List, ages: Arc<Ages>) {
         self.send(Command::Ages(ages, list.header.figures.end_ns));
         if list.header.is_last && !self.is_live {
