@@ -97,6 +97,8 @@ fn client_for_long(mut client: Crowd, address: &str, until: Instant) {
         client.ask(&format!("open 12 {address} {PORT}"));
         client.ask(["close 16", "reset 16", "half-close 10", "vanish 1"][round % 4]);
         client.ask("say");
+        // So many a second that the ports of those before are free again.
+        std::thread::sleep(Duration::from_millis(1_500));
     }
 }
 
