@@ -192,6 +192,7 @@ impl Lists {
         if !self.is_stdout() && matches!(self.showing.in_files(), Shape::Table(_)) {
             return Err(Error::new("a table is for people: leave out --out, or take --format csv or ndjson"));
         }
+        self.showing.in_files().check()?;
         if self.is_stdout() && self.showing.in_files() == Shape::Parquet {
             return Err(Error::new("Parquet is written to files: name a directory with --out"));
         }

@@ -39,6 +39,17 @@ pub enum Shape {
     Table(Look),
 }
 
+impl Shape {
+    /// Checks that this build can write it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub fn check(self) -> Result<()> {
+        if self == Shape::Parquet { parquet::check() } else { Ok(()) }
+    }
+}
+
 /// How lists are written, wherever they go.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Format {
