@@ -204,6 +204,12 @@ impl FilterEntry {
         self.short_isn != ISN_UNKNOWN && kept(self.short_isn) == kept(short_isn)
     }
 
+    /// Whether this is the connection that this client began with this ISN, as far as an entry keeps it.
+    #[must_use]
+    pub fn is_of(&self, client: Side, isn: u32) -> bool {
+        self.client == client && self.short_isn == Self::short_isn(isn)
+    }
+
     /// The payload of an established connection, which goes with its key: the start tick, [`MIDSTREAM`] if the start
     /// was not seen, and the sides that were seen. Only these change from the opening to the closing, which the tracker
     /// reports.

@@ -51,7 +51,7 @@ pub(super) struct Rival {
 impl Rival {
     /// Whether this is the connection with this entry.
     fn is(&self, entry: &FilterEntry) -> bool {
-        self.client == entry.client && FilterEntry::short_isn(self.isn) == entry.short_isn
+        entry.is_of(self.client, self.isn)
     }
 
     /// Whether it was shown since the connection with this entry started.
@@ -226,8 +226,8 @@ impl Rivals {
     }
 
     /// Records that the server of a handshake has sent its FIN, if it acknowledges the number of one or what shortly
-    /// follows it: data of the client that was not seen. Not of the handshake of the known connection. False if there
-    /// is none.
+    /// follows it: data of the client that was not seen. Not of the handshake of the known connection, and not if it
+    /// acknowledges the number of that. False if there is none.
     #[cold]
     pub(super) fn end_server(
         &mut self,
@@ -236,6 +236,9 @@ impl Rivals {
         known: &FilterEntry,
         now: u64,
     ) -> bool {
+        if known.is_of(client, acknowledged) {
+            return false;
+        }
         let timeout = self.timeout;
         let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact_mut(2);
         let mut has_ended = false;

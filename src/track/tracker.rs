@@ -455,8 +455,8 @@ impl Tracker {
         parts: SignalParts,
         found: Option<(FilterSlot, FilterEntry)>,
     ) -> ControlFlow<Option<Event>> {
-        let has_client_fin = parts.kind == SignalKind::Fin;
-        let may_answer = has_client_fin || matches!(parts.kind, SignalKind::Ack | SignalKind::Alive);
+        let is_fin = parts.kind == SignalKind::Fin;
+        let may_answer = is_fin || matches!(parts.kind, SignalKind::Ack | SignalKind::Alive);
         if !may_answer || !self.rivals.may_contest(self.now) {
             return ControlFlow::Continue(());
         }
@@ -466,9 +466,9 @@ impl Tracker {
         };
         let known = self.entry_of_refused(hash, &record);
         if let Some(rival) = self.judge(signal, parts, Some(&known)).answered() {
-            let entry = FilterEntry { fingerprint: known.fingerprint, ..rival.entry(has_client_fin) };
+            let entry = FilterEntry { fingerprint: known.fingerprint, ..rival.entry(is_fin) };
             self.rivals.forget(hash);
-            if has_client_fin && rival.has_server_fin {
+            if is_fin && rival.has_server_fin {
                 self.refused.end(&signal.key(), hash, EndedSides::ALL, true, now);
                 return ControlFlow::Break(None);
             }
@@ -477,9 +477,7 @@ impl Tracker {
                 None => self.open_unplaced(signal, entry),
             });
         }
-        let client = parts.sender.other();
-        let is_own = client == known.client && known.short_isn == FilterEntry::short_isn(parts.isn);
-        if has_client_fin && !is_own && self.rivals.end_server(hash, (client, parts.isn), &known, now) {
+        if is_fin && self.rivals.end_server(hash, (parts.sender.other(), parts.isn), &known, now) {
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
@@ -1198,8 +1196,7 @@ impl Tracker {
     /// The handshake that a packet answers, if it is another than the one that is under way.
     #[inline]
     fn answered_rival(&self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> Option<Rival> {
-        let is_own = parts.sender == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
-        if !entry.state.is_half_open() || is_own {
+        if !entry.state.is_half_open() || entry.is_of(parts.sender, parts.isn) {
             return None;
         }
         self.judge(signal, parts, Some(entry)).answered()
@@ -1243,9 +1240,7 @@ impl Tracker {
         if let Some(rival) = answered {
             return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
         }
-        let client = parts.sender.other();
-        let is_own = client == entry.client && entry.short_isn == FilterEntry::short_isn(parts.isn);
-        if !is_own && self.rivals.end_server(signal.hash(), (client, parts.isn), &entry, self.now) {
+        if self.rivals.end_server(signal.hash(), (parts.sender.other(), parts.isn), &entry, self.now) {
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())
