@@ -66,11 +66,10 @@ pub struct Row {
     pub sides: SidesSeen,
 }
 
-#[cfg(test)]
 impl Row {
-    /// An established connection between this client and this server, of which nothing else is known: a test sets what
-    /// it is about.
-    pub(crate) fn between([client, server]: [SocketAddr; 2]) -> Self {
+    /// An established connection between this client and this server, of which nothing else is known.
+    #[must_use]
+    pub fn between([client, server]: [SocketAddr; 2]) -> Self {
         Row {
             client,
             server,

@@ -4,7 +4,6 @@
 //! ignored by who does not know them; where a meaning changes, so does [`PROTOCOL_VERSION`].
 
 use crate::flow::VlanTags;
-use crate::handover::SidesSeen;
 use crate::list::{Header, Row, RowState};
 use crate::select::{FILTER_SIZE_MAX, Group, GroupBy, GroupKey, Sort};
 use crate::view::SAMPLES_MAX;
@@ -275,20 +274,8 @@ impl From<&Row> for RowObject {
 impl From<&RowObject> for Row {
     fn from(object: &RowObject) -> Self {
         let RowObject { ref ends, state, start_ns, age_ns, midstream, unsettled, start_is_bound } = *object;
-        let (client, server, vlan) = (ends.client, ends.server, ends.tags());
-        Row {
-            client,
-            server,
-            vlan,
-            start_ns,
-            age_ns,
-            state,
-            midstream,
-            unsettled,
-            start_is_bound,
-            nat: None,
-            sides: SidesSeen::Both,
-        }
+        let between = Row::between([ends.client, ends.server]);
+        Row { vlan: ends.tags(), start_ns, age_ns, state, midstream, unsettled, start_is_bound, ..between }
     }
 }
 

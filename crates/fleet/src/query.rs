@@ -6,7 +6,6 @@
 use crate::joined::RouterSet;
 use crate::network::Network;
 use flowpeel::flow::{AnyKey, VlanTags};
-use flowpeel::handover::SidesSeen;
 use flowpeel::list::{Row, RowState};
 use flowpeel::select::{Facts, Filter, Group, GroupBy, GroupKey, Sort};
 use serde::Deserialize;
@@ -140,20 +139,7 @@ impl RowCursor {
     fn row(&self, end_ns: i64) -> Row {
         let RowCursor { client, server, vlan, start_ns, state } = *self;
         let age_ns = end_ns.saturating_sub(start_ns).max(0);
-        let (midstream, unsettled, start_is_bound, nat) = (false, false, false, None);
-        Row {
-            client,
-            server,
-            vlan,
-            start_ns,
-            age_ns,
-            state,
-            midstream,
-            unsettled,
-            nat,
-            start_is_bound,
-            sides: SidesSeen::Both,
-        }
+        Row { vlan, start_ns, age_ns, state, ..Row::between([client, server]) }
     }
 }
 

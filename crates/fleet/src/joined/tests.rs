@@ -20,17 +20,14 @@ fn row(number: u8, start_us: i64, state: RowState, flags: (bool, bool, bool)) ->
     };
     let start_ns = start_us * 1_000;
     Row {
-        client: end(number % 16, 40_000),
-        server: end(200, 440 + u16::from(number / 16)),
         vlan: if number.is_multiple_of(5) { VlanTags::NONE.with(7) } else { VlanTags::NONE },
         start_ns,
         age_ns: END_NS - start_ns,
         state,
         midstream: flags.0,
         unsettled: flags.1,
-        nat: None,
         start_is_bound: flags.2,
-        sides: SidesSeen::Both,
+        ..Row::between([end(number % 16, 40_000), end(200, 440 + u16::from(number / 16))])
     }
 }
 

@@ -44,8 +44,6 @@ fn row(number: u16) -> Row {
     };
     let start_ns = END_NS - i64::from(number % 6) * 1_000_000_000;
     Row {
-        client: end(number % 16, 40_000 + number / 64 % 4),
-        server: end(200 + number / 16 % 2, 440 + number / 32 % 5),
         vlan: if number.is_multiple_of(7) { VlanTags::NONE.with(7) } else { VlanTags::NONE },
         start_ns,
         age_ns: END_NS - start_ns,
@@ -53,9 +51,7 @@ fn row(number: u16) -> Row {
             [usize::from(number / 5 % 4)],
         midstream: number.is_multiple_of(11),
         unsettled: number.is_multiple_of(13),
-        nat: None,
-        start_is_bound: false,
-        sides: SidesSeen::Both,
+        ..Row::between([end(number % 16, 40_000 + number / 64 % 4), end(200 + number / 16 % 2, 440 + number / 32 % 5)])
     }
 }
 
