@@ -40,7 +40,7 @@ pub struct Collector {
     inbox: Inbox<Acker>,
     lists: Lists,
     counts: CollectCounts,
-    /// Messages that the broker has still, as far as is known.
+    /// Messages that it has not taken from the broker, as of the last look.
     waiting: u64,
     /// The last snapshot of each router.
     reached: BTreeMap<String, Reached>,
@@ -141,7 +141,7 @@ impl Collector {
     async fn feed(&self) -> std::result::Result<Feed, BrokerError> {
         let stream = self.broker.stream(self.config.limits).await?;
         let partitions = self.inbox.partitions();
-        Feed::open(stream, &FeedConfig { name: self.config.name.clone(), partitions, first_sequence: None }).await
+        Feed::open(stream, &FeedConfig { name: self.config.name.clone(), partitions }).await
     }
 
     async fn take_all(&mut self, mut feed: Feed, once: bool, observer: &mut impl AgentObserver) -> Result<Ended> {

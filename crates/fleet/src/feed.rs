@@ -76,8 +76,6 @@ pub(crate) struct FeedConfig {
     pub(crate) name: String,
     /// The partitions.
     pub(crate) partitions: PartitionSet,
-    /// Where consumers begin that do not exist yet; from the first message if it is not known.
-    pub(crate) first_sequence: Option<u64>,
 }
 
 impl FeedConfig {
@@ -94,7 +92,7 @@ impl FeedConfig {
 impl Feed {
     /// A feed whose consumers begin behind the last message that all before it and itself are acknowledged.
     pub(crate) async fn open(stream: Stream, config: &FeedConfig) -> Result<Self, BrokerError> {
-        let taps = config.consumers().into_iter().map(|(name, subject)| open(&stream, name, subject, config));
+        let taps = config.consumers().into_iter().map(|(name, subject)| open(&stream, name, subject));
         let taps = try_join_all(taps).await?;
         Ok(Feed { stream, taps })
     }
@@ -160,16 +158,16 @@ impl Tap {
 }
 
 /// A durable consumer, which begins anew behind what is acknowledged.
-async fn open(stream: &Stream, name: String, subject: String, config: &FeedConfig) -> Result<Tap, BrokerError> {
-    let mut first_sequence = config.first_sequence;
+async fn open(stream: &Stream, name: String, subject: String) -> Result<Tap, BrokerError> {
+    let mut deliver_policy = DeliverPolicy::All;
     if let Ok(info) = stream.consumer_info(&name).await {
-        first_sequence = Some(info.ack_floor.stream_sequence + 1).max(first_sequence);
+        let start_sequence = info.ack_floor.stream_sequence + 1;
+        deliver_policy = DeliverPolicy::ByStartSequence { start_sequence };
         stream.delete_consumer(&name).await?;
     }
-    let by_start = |start_sequence| DeliverPolicy::ByStartSequence { start_sequence };
     let config = Config {
         durable_name: Some(name),
-        deliver_policy: first_sequence.map_or(DeliverPolicy::All, by_start),
+        deliver_policy,
         ack_policy: AckPolicy::Explicit,
         ack_wait: ACK_PATIENCE,
         // The messages of snapshots that are not whole yet.

@@ -48,7 +48,7 @@ pub struct Shipper {
     broker: Broker,
     spool: Spool,
     counts: ShipCounts,
-    /// Snapshots that the broker does not have yet, as far as is known.
+    /// Snapshots in the spool that the broker does not have yet, as of the last look at it.
     waiting: usize,
     board: Arc<Board<ShipFigures>>,
 }
