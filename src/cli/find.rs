@@ -2,7 +2,7 @@
 
 use crate::archive::{self, Endpoint, Entry, Explanation, Findings, Query, Question};
 use crate::cli::report::{self, Voice};
-use crate::cli::showing::ShapeKind;
+use crate::cli::showing::{PARQUET_ON_STDOUT, ShapeKind, TABLE_IN_FILES};
 use crate::cli::table::{self, Align};
 use crate::cli::{Failure, Outcome, Status, print, values};
 use crate::error::{Error, Result};
@@ -103,10 +103,7 @@ impl Arguments {
     fn destination(&self) -> std::result::Result<Destination, Failure> {
         match (&self.out, ShapeKind::on_stdout(self.format)) {
             (Some(directory), _) => Destination::files(directory, self.format.unwrap_or(ShapeKind::Ndjson)),
-            (None, ShapeKind::Parquet) => {
-                let what = "Parquet is written to files: name a directory with --out DIR";
-                Err(Failure::wrong_usage(Error::new(what)))
-            }
+            (None, ShapeKind::Parquet) => Err(Failure::wrong_usage(Error::new(PARQUET_ON_STDOUT))),
             (None, kind) => Ok(Destination::Stdout(kind)),
         }
     }
@@ -198,10 +195,7 @@ impl Destination {
             ShapeKind::Eve => ArchivedFormat::Eve,
             ShapeKind::Csv => ArchivedFormat::Csv,
             ShapeKind::Parquet => ArchivedFormat::Parquet,
-            ShapeKind::Table => {
-                let what = "a table is for people: leave out --out, or take --format csv or ndjson";
-                return Err(Failure::wrong_usage(Error::new(what)));
-            }
+            ShapeKind::Table => return Err(Failure::wrong_usage(Error::new(TABLE_IN_FILES))),
         };
         format.check().map_err(Failure::wrong_usage)?;
         Ok(Destination::Files(Box::new(ArchivedFiles::new(directory, format)?)))

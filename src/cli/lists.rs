@@ -3,7 +3,7 @@
 use crate::archive::{Ages, Archive, ListFeed};
 use crate::cli::heading;
 use crate::cli::report::{self, Voice};
-use crate::cli::showing::Showing;
+use crate::cli::showing::{PARQUET_ON_STDOUT, Showing, TABLE_IN_FILES};
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::{Config, Snapshots};
 use crate::error::{Error, Result};
@@ -190,11 +190,11 @@ impl Lists {
     /// An option says how lists are written, and there are none.
     pub(super) fn check(&self) -> Result<()> {
         if !self.is_stdout() && matches!(self.showing.in_files(), Shape::Table(_)) {
-            return Err(Error::new("a table is for people: leave out --out, or take --format csv or ndjson"));
+            return Err(Error::new(TABLE_IN_FILES));
         }
         self.showing.in_files().check()?;
         if self.is_stdout() && self.showing.in_files() == Shape::Parquet {
-            return Err(Error::new("Parquet is written to files: name a directory with --out"));
+            return Err(Error::new(PARQUET_ON_STDOUT));
         }
         let what = match (self.no_list, self.writing.changes, self.directory(), self.sources) {
             (true, Some(_), ..) => {

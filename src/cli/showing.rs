@@ -8,6 +8,12 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, stdout};
 
+/// Why a table is refused where files are written.
+pub(super) const TABLE_IN_FILES: &str = "a table is for people: leave out --out, or take --format csv or ndjson";
+
+/// Why Parquet is refused where no directory is named.
+pub(super) const PARQUET_ON_STDOUT: &str = "Parquet is written to files: name a directory with --out";
+
 /// What a list looks like.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ShapeKind {

@@ -67,14 +67,12 @@ fn row_course(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, (state, 
     start(line, times, row.start_ns);
     known_end.iter().for_each(|known| end(line, times, known.end_ns));
     age_and_state(line, row.age_ns, state);
-    known_end.iter().for_each(|known| reason(line, known.ending.name()));
+    known_end.iter().for_each(|known| named(line, REASON, known.ending.name()));
     flag(line, ",\"midstream\":true", row.midstream);
     flag(line, ",\"unsettled\":true", row.unsettled);
     flag(line, ",\"start_is_bound\":true", row.start_is_bound);
     if row.sides != SidesSeen::Both {
-        line.extend_from_slice(b",\"sides\":\"");
-        line.extend_from_slice(row.sides.name().as_bytes());
-        line.push(b'"');
+        named(line, ",\"sides\":\"", row.sides.name());
     }
     line.push(b'}');
 }
@@ -127,8 +125,7 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, &mut times, flow, flow.reason.is_some());
-    line.push(b'}');
-    line.extend_from_slice(b"}\n");
+    line.extend_from_slice(b"}}\n");
 }
 
 /// Appends what is known of the course of a connection, up to the end of its fields.
@@ -138,7 +135,7 @@ fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, ha
         end(line, times, flow.end_ns);
     }
     age_and_state(line, flow.age_ns, if has_ended { CLOSED } else { RowState::Established.name() });
-    flow.reason.iter().for_each(|name| reason(line, name));
+    flow.reason.iter().for_each(|name| named(line, REASON, name));
     flag(line, ",\"midstream\":true", flow.midstream);
     flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
 }
@@ -211,9 +208,7 @@ pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event:
     connection(line, &ends, flow.vlan != VlanTags::NONE);
     course(line, times, flow, *change == Change::Closed);
     if let Some(seen) = seen {
-        line.extend_from_slice(b",\"seen\":\"");
-        line.extend_from_slice(seen.name().as_bytes());
-        line.push(b'"');
+        named(line, ",\"seen\":\"", seen.name());
     }
     line.push(b'}');
     if let Some(nat) = nat {
@@ -240,9 +235,12 @@ fn end(line: &mut Vec<u8>, times: &mut TimeFormatter, end_ns: i64) {
     line.push(b'"');
 }
 
-/// Appends how it ended.
-fn reason(line: &mut Vec<u8>, name: &str) {
-    line.extend_from_slice(b",\"reason\":\"");
+/// The beginning of the field that says how a connection ended.
+const REASON: &str = ",\"reason\":\"";
+
+/// Appends a name of ours behind the beginning of its field, up to the quotation mark.
+fn named(line: &mut Vec<u8>, field: &str, name: &str) {
+    line.extend_from_slice(field.as_bytes());
     line.extend_from_slice(name.as_bytes());
     line.push(b'"');
 }

@@ -120,12 +120,8 @@ impl FlowLine<'_> {
 
     /// The sides that were seen; `None` of a name that nobody writes.
     fn sides(&self) -> Option<SidesSeen> {
-        match self.flow.sides.as_deref() {
-            None => Some(SidesSeen::Both),
-            Some("client") => Some(SidesSeen::Client),
-            Some("server") => Some(SidesSeen::Server),
-            Some(_) => None,
-        }
+        let Some(name) = self.flow.sides.as_deref() else { return Some(SidesSeen::Both) };
+        [SidesSeen::Client, SidesSeen::Server].into_iter().find(|sides| sides.name() == name)
     }
 
     /// When it started, in ns since 1970.
