@@ -12,7 +12,7 @@ use std::io::{IsTerminal, stdout};
 pub(super) const TABLE_IN_FILES: &str = "a table is for people: leave out --out, or take --format csv or ndjson";
 
 /// Why Parquet is refused where no directory is named.
-pub(super) const PARQUET_ON_STDOUT: &str = "Parquet is written to files: name a directory with --out";
+pub(super) const PARQUET_ON_STDOUT: &str = "Parquet is written to files: name a directory with --out DIR";
 
 /// What a list looks like.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
