@@ -79,7 +79,17 @@ impl EventOptions {
 
     /// The memory that events take, in bytes.
     pub(super) fn memory_size(&self, is_live: bool, saves: bool) -> u64 {
-        if self.events.is_empty() { 0 } else { EventLog::memory_size(&self.events, is_live, saves) }
+        if self.are_asked_for() { EventLog::memory_size(&self.events, is_live, saves) } else { 0 }
+    }
+
+    /// The memory that events take besides where names of translated connections are known, in bytes.
+    pub(super) fn names_size(&self) -> u64 {
+        if self.are_asked_for() { EventLog::NAMES_SIZE } else { 0 }
+    }
+
+    /// Whether there is a destination.
+    pub(super) fn are_asked_for(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Starts the log, if there is to be one. If the run saves its state, every state holds the log's part from now on.

@@ -9,6 +9,7 @@
 mod columns;
 mod destination;
 mod file;
+mod one_name;
 mod output;
 mod pending;
 mod read_back;
@@ -22,19 +23,19 @@ use crate::archive::{ARCHIVE_BLOCK_ENTRIES_MAX, Ages, Entry, Order, in_parts};
 use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::export::{ArchivedFlow, Change, EventFiles, FlowEvent};
-use crate::flow::AnyKey;
-use crate::list::{List, Nat, TranslationSource};
+use crate::list::{List, TranslationSource};
 use crate::metrics::EventCounts;
 use crate::queue::WhenFull;
 use crate::record::{self, Ending, Inlet, Message, Outlet, Received, Record, Remembered, SaveCuts, SaveHandle};
 use columns::ColumnOutput;
 use crossbeam::channel::{Receiver, Sender, after, bounded, never};
+use one_name::OneName;
 use output::{Output, OutputConfig};
 use resume::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a destination that could not be written to is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -148,13 +149,14 @@ impl EventLog {
         let mut events = EventWriter {
             shape,
             ages: Arc::new(ages),
-            translations: None,
+            one_name: None,
             outputs,
             columns,
             dropped,
             dropped_before: 0,
             counts: Arc::clone(&counts),
             is_live,
+            listed_ns: output::now_ns(),
             reopens,
             warn,
         };
@@ -183,6 +185,10 @@ impl EventLog {
         (record::size() + open_size + waiting_size) as u64 + columns_size + remembered_size
     }
 
+    /// The memory in bytes that it takes besides where it knows the names of translated connections
+    /// ([`Self::set_translations`]).
+    pub const NAMES_SIZE: u64 = OneName::SIZE_MAX;
+
     /// What gives the log's part of saved states.
     #[must_use]
     pub fn save_handle(&self) -> SaveHandle {
@@ -210,7 +216,8 @@ impl EventLog {
         }
     }
 
-    /// Names the translated connections from now on.
+    /// Names the translated connections from now on: each event of one is written once, under the name that its client
+    /// has where that is captured, a second or, under the other name alone, two lists later.
     pub fn set_translations(&self, translations: Arc<dyn TranslationSource>) {
         self.send(Command::Translations(translations));
     }
@@ -260,7 +267,7 @@ impl Worker {
     fn run(mut self) {
         let (messages, commands) = (self.outlet.messages().clone(), self.commands.clone());
         loop {
-            let retry = if self.events.outputs.iter().any(Output::waits) { after(RETRY_INTERVAL) } else { never() };
+            let retry = if self.events.waits() { after(RETRY_INTERVAL) } else { never() };
             match record::receive(&messages, &commands, &retry, |message| self.message(message)) {
                 Received::Records | Received::Time => {}
                 Received::Command(Some(Command::Finish) | None) => break,
@@ -278,7 +285,7 @@ impl Worker {
                 self.events.ages = ages;
                 self.events.pass(end_ns);
             }
-            Command::Translations(translations) => self.events.translations = Some(translations),
+            Command::Translations(names) => self.events.one_name = Some(OneName::new(names)),
             Command::Open(entries) => {
                 self.drain();
                 if !self.is_stopped.load(Ordering::Relaxed) {
@@ -317,7 +324,8 @@ impl Worker {
 struct EventWriter {
     shape: Shape,
     ages: Arc<Ages>,
-    translations: Option<Arc<dyn TranslationSource>>,
+    /// Where translated connections are known.
+    one_name: Option<OneName>,
     outputs: Vec<Output>,
     columns: Vec<ColumnOutput>,
     /// How many records the queue had no room for, and how many of them are counted.
@@ -325,6 +333,9 @@ struct EventWriter {
     dropped_before: u64,
     counts: Arc<EventCounts>,
     is_live: bool,
+    /// The end of the last list, in ns since 1970: a state is saved with a list, and is of that time, however late the
+    /// threads are.
+    listed_ns: i64,
     reopens: Arc<AtomicBool>,
     warn: Box<dyn FnMut(&Error) + Send>,
 }
@@ -340,43 +351,57 @@ impl EventWriter {
         let flow = ArchivedFlow::from(&entry);
         let reason = flow.reason.filter(|_| change == Change::Closed);
         let flow = ArchivedFlow { reason, ..flow };
-        self.event(entry.key, FlowEvent { change, flow, sequence: 0, seen: record.seen, nat: None });
+        self.event(FlowEvent { change, flow, sequence: 0, seen: record.seen, nat: None });
     }
 
     /// Writes that a connection is open at the end of the input.
     fn unfinished(&mut self, entry: &Entry) {
         let flow = ArchivedFlow { reason: Some("end_of_input"), ..ArchivedFlow::from(entry) };
         let change = Change::Unfinished;
-        self.event(entry.key, FlowEvent { change, flow, sequence: 0, seen: None, nat: None });
+        self.event(FlowEvent { change, flow, sequence: 0, seen: None, nat: None });
     }
 
-    /// The other name of a connection, if it is translated and that is known.
-    fn nat_of(&self, key: &AnyKey) -> Option<Nat> {
-        let mut nat = None;
-        self.translations.iter().for_each(|names| names.with_current(&mut |names| nat = names.name_of(key)));
-        nat
+    /// Writes what happened to a connection, later if it may be translated.
+    fn event(&mut self, event: FlowEvent) {
+        if self.one_name.is_none() {
+            return self.write(&event);
+        }
+        self.move_on(|one_name, write| one_name.put(event, Instant::now(), write));
     }
 
-    /// Writes what happened to the connection with this key, with its other name.
-    fn event(&mut self, key: AnyKey, event: FlowEvent) {
+    /// Has translated connections' events move on, and writes those that come.
+    fn move_on(&mut self, move_on: impl FnOnce(&mut OneName, &mut dyn FnMut(&FlowEvent))) {
+        let Some(mut one_name) = self.one_name.take() else { return };
+        move_on(&mut one_name, &mut |event| self.write(event));
+        if one_name.take_beyond() {
+            let what = "more events of translated connections than can wait for their other name: some are written \
+                        under both names";
+            (self.warn)(&Error::new(what));
+        }
+        self.one_name = Some(one_name);
+    }
+
+    /// Writes an event to all destinations.
+    fn write(&mut self, event: &FlowEvent) {
         let newly_dropped = self.newly_dropped();
-        let event = FlowEvent { nat: self.nat_of(&key), ..event };
         for output in &mut self.outputs {
             output.skip(newly_dropped);
-            output.put(&event);
+            output.put(event);
             if !self.is_live && output.is_nearly_full() {
                 output.wait(PATIENCE, &mut *self.warn);
             }
         }
         for columns in &mut self.columns {
             columns.skip(newly_dropped);
-            columns.put(&event, &mut *self.warn);
+            columns.put(event, &mut *self.warn);
         }
     }
 
     /// The wall clock has come to here, at the end of a list: that of a live capture, since by the time of packets more
     /// may be on its way.
     fn pass(&mut self, time_ns: i64) {
+        self.listed_ns = time_ns;
+        self.move_on(|one_name, write| one_name.end_list(write));
         if self.is_live {
             self.columns.iter_mut().for_each(|columns| columns.pass(time_ns, &mut *self.warn));
         }
@@ -391,8 +416,14 @@ impl EventWriter {
         newly_dropped
     }
 
+    /// Whether something waits for time to pass.
+    fn waits(&self) -> bool {
+        self.outputs.iter().any(Output::waits) || self.one_name.as_ref().is_some_and(OneName::waits)
+    }
+
     /// Writes what destinations take at once.
     fn flush(&mut self) {
+        self.move_on(|one_name, write| one_name.pass(Instant::now(), write));
         let reopens = self.reopens.swap(false, Ordering::Relaxed);
         for output in &mut self.outputs {
             if reopens {
@@ -408,8 +439,11 @@ impl EventWriter {
     /// Where the destinations are, for a saved state; `None` if one has not taken everything up to here.
     fn save(&mut self) -> Option<Vec<u8>> {
         let mut encoder = Encoder::default();
+        // What waits would be lost.
+        let waits_ns = self.one_name.as_ref().and_then(OneName::oldest_ns).unwrap_or(i64::MAX);
+        let cut_ns = self.listed_ns.min(waits_ns);
         for output in &mut self.outputs {
-            output.save(&mut encoder, &mut *self.warn).ok()?;
+            output.save(cut_ns, &mut encoder, &mut *self.warn).ok()?;
         }
         Some(encoder.into_bytes())
     }
@@ -421,6 +455,7 @@ impl EventWriter {
 
     /// Writes what is left.
     fn finish(&mut self) {
+        self.move_on(|one_name, write| one_name.finish(write));
         self.newly_dropped();
         self.outputs.iter_mut().for_each(|output| output.finish(&mut *self.warn));
         self.columns.iter_mut().for_each(|columns| columns.end(&mut *self.warn));

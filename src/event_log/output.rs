@@ -59,7 +59,7 @@ pub(super) struct Output {
     passed: u64,
     /// In a replay, the beginning of a line that the run before left.
     cut: Vec<u8>,
-    /// Live, where the file was at the save before, and when that was, in ns since 1970.
+    /// Live, where the file was at the save before, and to when that had all packets, in ns since 1970.
     place_before: Option<FilePlace>,
     saved_before_ns: i64,
 }
@@ -121,13 +121,13 @@ impl Output {
         })
     }
 
-    /// Encodes where the destination is, for a saved state. What a file has not taken is waited for in a replay. A live
-    /// capture waits for nothing.
+    /// Encodes where the destination is, for a saved state that has all packets up to `cut_ns`, in ns since 1970. What a
+    /// file has not taken is waited for in a replay. A live capture waits for nothing.
     ///
     /// # Errors
     ///
     /// What came up to here is not on the disk.
-    pub(super) fn save(&mut self, encoder: &mut Encoder, warn: Warn) -> io::Result<()> {
+    pub(super) fn save(&mut self, cut_ns: i64, encoder: &mut Encoder, warn: Warn) -> io::Result<()> {
         self.flush(&mut *warn);
         if !self.is_live && matches!(self.sink, Sink::File(_)) {
             self.wait(PATIENCE, warn);
@@ -135,7 +135,7 @@ impl Output {
         let Output { sink, records, pending, known, .. } = self;
         encoder.u64(self.sequence);
         // As the place: a partition may have been ahead of the save.
-        encoder.i64(if self.is_live { std::mem::replace(&mut self.saved_before_ns, now_ns()) } else { 0 });
+        encoder.i64(if self.is_live { std::mem::replace(&mut self.saved_before_ns, cut_ns) } else { 0 });
         let unmet: Vec<_> = if let Known::Ends(ended) = known { ended.unmet().collect() } else { Vec::new() };
         encoder.length(unmet.len());
         encoder.words(&unmet);
@@ -431,7 +431,7 @@ fn complete(cut: &mut Vec<u8>, line: &mut Vec<u8>) {
 }
 
 /// The time of the wall clock in ns since 1970.
-fn now_ns() -> i64 {
+pub(super) fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

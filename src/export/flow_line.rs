@@ -153,7 +153,7 @@ pub fn append_joined(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, e
 }
 
 /// What happened to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// It was established.
     Opened,

@@ -1,11 +1,12 @@
 //! The board between the list thread, which never waits for it, and those who look.
 
-use crate::list::{Header, List, ListCopy};
+use crate::flow::AnyKey;
+use crate::list::{Header, List, ListCopy, Nat, TranslationSource};
 use crate::view::protocol::{Losses, Overview, Sample};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two copies of rows. It is less than a second, so that lists that come every second, some
@@ -28,6 +29,8 @@ pub struct Board {
     latest: Mutex<Latest>,
     rows: Mutex<CopiedRows>,
     is_asked: AtomicBool,
+    /// Who knows the names of translated connections.
+    translations: OnceLock<Arc<dyn TranslationSource>>,
 }
 
 /// The latest list without its rows, and the numbers of those before it.
@@ -53,6 +56,19 @@ impl Board {
         let feed =
             Feed { board: Arc::clone(&board), latest: Latest::default(), copied: None, totals: Losses::default() };
         (board, feed)
+    }
+
+    /// Names the translated connections that are looked at.
+    pub fn set_translations(&self, translations: Arc<dyn TranslationSource>) {
+        // It is the same for the whole run.
+        drop(self.translations.set(translations));
+    }
+
+    /// The other name of a connection, if it is translated and that is known.
+    pub(super) fn nat_of(&self, key: &AnyKey) -> Option<Nat> {
+        let mut nat = None;
+        self.translations.get()?.with_current(&mut |names| nat = names.name_of(key));
+        nat
     }
 
     /// Held only to be copied from: the list thread leaves out what it cannot put here at once.

@@ -3,8 +3,8 @@
 //! A client sends a [`Request`] and reads an [`Answer`] before it sends the next. Fields that are added later are
 //! ignored by who does not know them; where a meaning changes, so does [`PROTOCOL_VERSION`].
 
-use crate::flow::VlanTags;
-use crate::list::{Header, Row, RowState};
+use crate::flow::{AnyKey, VlanTags};
+use crate::list::{Header, Nat, Row, RowState};
 use crate::select::{FILTER_SIZE_MAX, Group, GroupBy, GroupKey, Sort};
 use crate::view::SAMPLES_MAX;
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,11 @@ impl Ends {
     #[must_use]
     pub fn of(row: &Row) -> Self {
         Ends { client: row.client, server: row.server, vlan: row.vlan.iter().collect() }
+    }
+
+    /// The key without VLAN tags, client first; `None` where the two are not of one family.
+    pub(super) fn key(&self) -> Option<AnyKey> {
+        AnyKey::of_ends(self.client, self.server, VlanTags::NONE)
     }
 
     fn tags(&self) -> VlanTags {
@@ -315,6 +320,24 @@ impl From<&Group> for GroupObject {
     }
 }
 
+/// The other name of a translated connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherName {
+    /// The client's address and port under that name.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Whether it is the name that the client has, and not the one behind the translation.
+    pub is_original: bool,
+}
+
+impl From<Nat> for OtherName {
+    fn from(nat: Nat) -> Self {
+        let Nat { client, server, is_original } = nat;
+        OtherName { client, server, is_original }
+    }
+}
+
 /// A connection that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
@@ -322,6 +345,9 @@ pub struct Connection {
     pub ends: Ends,
     /// Its row in the copied list; `None` where it is not listed.
     pub row: Option<RowObject>,
+    /// Its other name, where it is translated and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nat: Option<OtherName>,
     /// How many connections its client has.
     pub of_client: u64,
     /// How many its server has, at all ports.

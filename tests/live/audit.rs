@@ -124,7 +124,11 @@ fn every_difference_of_two_thousand_connections_has_a_reason_for_ten_minutes() {
     drop(server);
     for (name, ended) in [("seeing", &seeing), ("blind", &blind)] {
         let differences = lines(ended, "difference");
-        let unexplained = differences.iter().filter(|line| line["difference"]["reason"].is_null()).count();
+        let unexplained: Vec<_> = differences.iter().filter(|line| line["difference"]["reason"].is_null()).collect();
+        if name == "seeing" {
+            unexplained.iter().for_each(|line| println!("{line}"));
+        }
+        let unexplained = unexplained.len();
         let open = lines(ended, "audit").iter().filter_map(|line| line["audit"]["open"].as_u64()).max();
         println!(
             "{name}: status {:?}, {} lists, at most {open:?} open, {} differences, {unexplained} without a reason; {}",

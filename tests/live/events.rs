@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// Takes connections on port 7000, and ends each when its client does.
@@ -133,7 +134,7 @@ fn compare(count: usize, longest_s: &str) {
 }
 
 #[test]
-fn events_have_the_other_name_of_a_translated_connection() {
+fn a_translated_connection_has_each_event_once_with_its_other_name() {
     let Some(lab) = Lab::new().filter(|_| has("nft") && has("conntrack")) else { return };
     let (a, router, b) = routed(&lab);
     track(&router);
@@ -146,26 +147,36 @@ fn events_have_the_other_name_of_a_translated_connection() {
     let mut server = python(&b, &lab, "server", SERVER);
     until(|| "nobody listens".to_owned(), || b.run("ss -ltn").contains(":7000").then_some(()));
     let log = lab.path("events.ndjson");
-    let options = format!("-i to-a -i to-b --conntrack --every 1s --connections 10k --events {}", log.display());
-    let watch = Watch::start(&lab, &router, "lists", &options);
+    let log_outside = lab.path("outside.ndjson");
+    let options = |interfaces: &str, log: &Path| {
+        format!("{interfaces} --conntrack --every 1s --connections 10k --events-open --events {}", log.display())
+    };
+    let both = Watch::start(&lab, &router, "both", &options("-i to-a -i to-b", &log));
+    let outside = Watch::start(&lab, &router, "behind", &options("-i to-b", &log_outside));
     run(a.command("python3", ["-c", CLIENT, "20", "1"]));
-    until(
-        || "not all have ended".to_owned(),
-        || (fs::read_to_string(&log).unwrap().lines().count() == 40).then_some(()),
-    );
-    let (ended, _) = watch.stop("-TERM");
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    server.signal("-INT");
-    let mut names = BTreeMap::<_, u32>::new();
-    for line in fs::read_to_string(&log).unwrap().lines() {
-        let event: Value = serde_json::from_str(line).unwrap();
-        let (nat, own) = (&event["nat"], event["src_ip"].as_str().unwrap());
-        *names.entry((own.to_owned(), nat["src_ip"].to_string(), nat["name"].to_string())).or_default() += 1;
+    let lines = |log: &Path| fs::read_to_string(log).unwrap().lines().count();
+    until(|| "not all have ended".to_owned(), || (lines(&log) >= 40 && lines(&log_outside) >= 40).then_some(()));
+    for watch in [both, outside] {
+        let (ended, _) = watch.stop("-TERM");
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     }
-    let name = |own: &str, other: &str, is: &str| (own.to_owned(), format!("{other:?}"), format!("{is:?}"));
-    let [inside, outside] = ["10.0.1.1", "10.0.2.2"];
-    let expected = [(name(inside, outside, "translated"), 20), (name(outside, inside, "original"), 20)];
-    assert_eq!(names, BTreeMap::from(expected));
+    server.signal("-INT");
+    let [inside_address, outside_address] = ["10.0.1.1", "10.0.2.2"];
+    for (log, own, other, name) in [
+        (&log, inside_address, outside_address, "translated"),
+        (&log_outside, outside_address, inside_address, "original"),
+    ] {
+        let text = fs::read_to_string(log).unwrap();
+        let found = of_log(&text);
+        assert_eq!((found.opened.len(), found.ended.len()), (20, 20), "{text}");
+        for line in text.lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                (&event["src_ip"], &event["nat"]["src_ip"], &event["nat"]["name"]),
+                (&own.into(), &other.into(), &name.into())
+            );
+        }
+    }
 }
 
 #[test]

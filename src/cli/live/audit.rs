@@ -109,7 +109,7 @@ fn audit(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Sta
         interfaces: arguments.interfaces.interfaces.clone(),
         vlan_key: false,
         translations_max: plan.config().translations_max,
-        has_changes: false,
+        reports_ends: false,
         audit: Some((against, Box::new(move |report| print(report, against)))),
     })?;
     let metrics = prepared.metrics();

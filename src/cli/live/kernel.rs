@@ -143,8 +143,8 @@ pub(super) struct ToAsk<'a> {
     pub(super) vlan_key: bool,
     /// The translations whose names are known, if what the kernel tracks is followed.
     pub(super) translations_max: Option<usize>,
-    /// Whether lists say what has ended.
-    pub(super) has_changes: bool,
+    /// Whether lists or events say what has ended.
+    pub(super) reports_ends: bool,
     /// The audit, if lists are held against what the kernel knows.
     pub(super) audit: Option<ToAudit>,
 }
@@ -169,7 +169,7 @@ impl Kernel {
     /// Begins to ask, and gives up privileges if a user is named. The interfaces are open already. To be called before
     /// there is any other thread, because each has privileges of its own.
     pub(super) fn ask(to_ask: ToAsk) -> Result<Self> {
-        let ToAsk { user, interfaces, vlan_key, translations_max, has_changes, audit } = to_ask;
+        let ToAsk { user, interfaces, vlan_key, translations_max, reports_ends, audit } = to_ask;
         match user {
             Some(user) if translations_max.is_some() || audit.is_some() => {
                 live::drop_privileges_but_net_admin(Some(user))?;
@@ -182,7 +182,7 @@ impl Kernel {
         let audit = audit.map(start).transpose()?;
         let follow = |translations_max| {
             let interfaces = interfaces.clone();
-            Follower::start(&FollowerConfig { interfaces, vlan_key, translations_max, keeps_ended: has_changes })
+            Follower::start(&FollowerConfig { interfaces, vlan_key, translations_max, keeps_ended: reports_ends })
         };
         let follower = translations_max.map(follow).transpose()?;
         // The threads that ask keep what it takes, and no other that is started from here on has it.

@@ -95,10 +95,13 @@ impl Arguments {
         let config = self.options.config(defaults)?;
         let sources = self.capture.sources(&self.interfaces.interfaces, self.options.has_vlan_key())?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
+        let translations_max = self.kernel.translations_max(config.connections_max);
+        let names_size = translations_max.map_or(0, |_| self.options.events.names_size());
         let config = Config {
             answer_opens: self.capture.shows_flags_alone(),
             has_view: self.control.is_some(),
-            translations_max: self.kernel.translations_max(config.connections_max),
+            translations_max,
+            event_log_size: config.event_log_size + names_size,
             ..config
         };
         self.kernel.check()?;
@@ -157,7 +160,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         interfaces: arguments.interfaces.interfaces.clone(),
         vlan_key: prepared.plan.config().vlan_key,
         translations_max: prepared.plan.config().translations_max,
-        has_changes: prepared.plan.config().format.changes.is_some(),
+        reports_ends: prepared.plan.config().format.changes.is_some() || arguments.options.events.are_asked_for(),
         audit: arguments.kernel.audit(&metrics, voice),
     })?;
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
@@ -167,9 +170,11 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let events = arguments.options.events.start(event_run, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
+    let system = kernel.take_view();
     let control = arguments.control.as_deref().map(|path| {
         let (board, feed) = Board::new();
         outputs.show(feed);
+        system.translations.iter().for_each(|names| board.set_translations(Arc::clone(names)));
         ControlServer::listen(path, board)
     });
     let _control = control.transpose()?;
@@ -187,7 +192,6 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if let Some(events) = &events {
         outputs.feed_events(events);
     }
-    let system = kernel.take_view();
     if let (Some(events), Some(translations)) = (&events, &system.translations) {
         events.set_translations(Arc::clone(translations));
     }

@@ -1,7 +1,7 @@
 //! The life of one connection: what the lists have shown of it since it is looked at.
 
 use crate::list::{Row, RowState};
-use crate::view::protocol::{Connection, Ends, RowObject};
+use crate::view::protocol::{Connection, Ends, OtherName, RowObject};
 
 /// The moments of one connection that are kept: handshake, end, and a few returns.
 const MOMENTS_MAX: usize = 32;
@@ -14,6 +14,8 @@ pub(super) struct Life {
     pub(super) row: Row,
     /// Whether the latest rows have it.
     pub(super) is_listed: bool,
+    /// Its other name, where the router translates it.
+    pub(super) nat: Option<OtherName>,
     /// How many connections its ends have; `None` until that came.
     pub(super) neighbours: Option<Neighbours>,
     /// What happened to it, and at the end of which list that was seen, in ns since 1970.
@@ -44,6 +46,7 @@ impl Life {
             ends: row.ends.clone(),
             row: Row::from(row),
             is_listed: true,
+            nat: None,
             neighbours: None,
             moments: vec![(list_end_ns, Moment::Is(row.state))],
         }
@@ -56,7 +59,7 @@ impl Life {
 
     /// Takes what a list with this end shows of it.
     pub(super) fn take(&mut self, connection: Connection, list_end_ns: i64) {
-        let Connection { ends, row, of_client, of_server, of_both } = connection;
+        let Connection { ends, row, nat, of_client, of_server, of_both } = connection;
         if ends != self.ends {
             return;
         }
@@ -71,6 +74,8 @@ impl Life {
         if let Some(row) = &row {
             self.row = Row::from(row);
         }
+        // The kernel forgets it behind the end.
+        self.nat = nat.or(self.nat);
         self.neighbours = Some(Neighbours { of_client, of_server, of_both });
     }
 }

@@ -302,6 +302,10 @@ fn life_lines(life: &Life, list_end_ns: i64, paint: Paint) -> Vec<Line<'static>>
     let style = if life.is_listed { paint.state(row.state) } else { Style::new().add_modifier(Modifier::BOLD) };
     let field = |name: &str, value: String| Line::raw(format!("{name:<9} {value}"));
     let mut lines = vec![field("client", row.client.to_string()), field("server", row.server.to_string())];
+    if let Some(nat) = life.nat {
+        let side = if nat.is_original { "before" } else { "behind" };
+        lines.push(field("NAT", format!("{} to {} {side} the translation", nat.client, nat.server)));
+    }
     if !tags.is_empty() {
         lines.push(field("VLAN", tags.join(" ")));
     }

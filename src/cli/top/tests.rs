@@ -6,8 +6,8 @@ use super::state::{Mode, State};
 use crate::list::RowState;
 use crate::select::{GroupBy, Sort};
 use crate::view::protocol::{
-    Answer, Connection, Ends, GroupName, GroupObject, Losses, Overview, PROTOCOL_VERSION, Page, Request, RowObject,
-    Sample,
+    Answer, Connection, Ends, GroupName, GroupObject, Losses, OtherName, Overview, PROTOCOL_VERSION, Page, Request,
+    RowObject, Sample,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -302,8 +302,11 @@ fn a_life_goes_from_state_to_state_and_ends() {
     let row = Fake::row(2);
     assert_eq!(screen.state.request().connection.as_ref(), Some(&row.ends));
     let established = RowObject { state: RowState::Established, ..row.clone() };
+    let outside = "203.0.113.9:61000".parse().unwrap();
     for row in [Some(row.clone()), Some(established.clone()), Some(established), None, None] {
-        let connection = Connection { ends: Fake::row(2).ends, row, of_client: 1, of_server: 7_000, of_both: 1 };
+        let nat =
+            row.as_ref().map(|_| OtherName { client: outside, server: Fake::row(2).ends.server, is_original: false });
+        let connection = Connection { ends: Fake::row(2).ends, row, nat, of_client: 1, of_server: 7_000, of_both: 1 };
         let request = screen.state.request();
         let answer = Answer { connection: Some(connection), ..screen.run.answer(&request) };
         screen.state.take(&request, answer);
@@ -316,6 +319,7 @@ fn a_life_goes_from_state_to_state_and_ends() {
         "syn_sent, when you looked",
         "established",
         "7,000 of its server",
+        "NAT       203.0.113.9:61000 to ",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
