@@ -342,6 +342,27 @@ impl RecentEnds {
         prefetch(self.set(hash));
     }
 
+    /// Takes back that the end of a side of this connection was [announced](Self::announce): none is put.
+    pub fn retract(&self, hash: u64) {
+        self.recent.remove(hash);
+    }
+
+    /// Whether a RST of this side is that of an earlier connection between the same ends once more, late, as a second
+    /// interface may show it: another connection with other numbers has begun for certain since. It ends nothing.
+    #[must_use]
+    pub fn is_of_earlier(&self, hash: u64, side: Side, sent: u32, now_ns: i64) -> bool {
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        each_of(Self::places_of(set, hash)).any(|place| {
+            let there = EndRecord::load(Self::way(set, place));
+            let is_left_behind = there.is_succeeded() && there.head & FOLLOWED_BIT == 0;
+            there.is_rst()
+                && is_left_behind
+                && there.has_ended(side)
+                && there.beyond(side, sent) == 0
+                && there.age(stamp) <= LATE_BEHIND_RST
+        })
+    }
+
     /// Records that a side has ended. An end that is near to one of the same connection takes its place if it is behind
     /// it, and one of which it turned out that it was none is forgotten.
     #[inline]
@@ -654,6 +675,32 @@ mod tests {
         assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 0));
         assert!(ends.goes_on(hash(1), Second, at(5_001, 1_000), 0));
         assert!(!ends.goes_on(hash(2), First, at(77, 5_000), 0), "of another connection nothing is known");
+    }
+
+    #[test]
+    fn a_rst_that_comes_again_behind_the_next_beginning_is_of_the_connection_before() {
+        // Where the next connection begins, and whether its numbers are others than those that the RST has.
+        for (first, is_other) in [(900_000_000, true), (900, false)] {
+            let ends = RecentEnds::new(64);
+            ends.put(hash(1), First, rst(1_000), 0);
+            ends.begin(hash(1), First, first, SECOND_NS / 10);
+            ends.follow(hash(1), Second, at(700_000_001, first), SECOND_NS / 10);
+            assert!(!ends.is_of_earlier(hash(1), First, 1_000, SECOND_NS / 10), "it has not begun for certain");
+            assert!(!ends.goes_on(hash(1), First, at(first, 700_000_001), SECOND_NS / 5));
+            for (side, sent, time_ns, expected) in [
+                (First, 1_000, SECOND_NS / 5, is_other),
+                (First, 1_001, SECOND_NS / 5, false),
+                (Second, 1_000, SECOND_NS / 5, false),
+                (First, 1_000, 4 * SECOND_NS, false),
+            ] {
+                assert_eq!(
+                    ends.is_of_earlier(hash(1), side, sent, time_ns),
+                    expected,
+                    "{first} {side:?} {sent} {time_ns}"
+                );
+            }
+            assert!(!ends.is_of_earlier(hash(2), First, 1_000, SECOND_NS / 5));
+        }
     }
 
     #[test]

@@ -128,6 +128,8 @@ struct Stage {
     to_look_up: u64,
     /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
+    /// The signals that are not handed on: ends of earlier connections.
+    passed_over: u64,
 }
 
 impl Stage {
@@ -135,7 +137,7 @@ impl Stage {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
         let numbers = Box::new([Numbers::default(); STAGE_COUNT]);
-        Stage { signals, lookups, numbers, count: 0, v6: 0, to_look_up: 0, ends: 0 }
+        Stage { signals, lookups, numbers, count: 0, v6: 0, to_look_up: 0, ends: 0, passed_over: 0 }
     }
 
     /// Takes the next place, in which `make` builds a signal.
@@ -185,6 +187,15 @@ impl Stage {
     /// The places of ends that are not recorded yet; they are to be recorded now.
     fn take_ends(&mut self) -> u64 {
         std::mem::take(&mut self.ends)
+    }
+
+    /// Says that the signal at this place is not handed on.
+    fn pass_over(&mut self, at: usize) {
+        self.passed_over |= 1 << (at % STAGE_COUNT);
+    }
+
+    fn is_passed_over(&self, at: usize) -> bool {
+        self.passed_over >> (at % STAGE_COUNT) & 1 != 0
     }
 
     fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
@@ -551,6 +562,11 @@ impl Signaller {
         let Numbers { sent, acked } = self.stage.numbers()[at];
         let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
         let is_rst = kind == SignalKind::Rst;
+        if is_rst && self.ends.is_of_earlier(quick_hash, sender, sent, now_ns) {
+            self.ends.retract(quick_hash);
+            self.stage.pass_over(at);
+            return;
+        }
         let at = Numbers { sent: sent.wrapping_add(u32::from(!is_rst)), acked };
         self.ends.put(quick_hash, sender, End { is_rst, at }, now_ns);
     }
@@ -645,10 +661,11 @@ impl Signaller {
             if ends >> at & 1 != 0 {
                 self.record_end(at);
             }
-            if to_look_up >> at & 1 != 0 && !self.resolve(at) {
+            if self.stage.is_passed_over(at) || to_look_up >> at & 1 != 0 && !self.resolve(at) {
                 kept &= !(1 << at);
             }
         }
+        self.stage.passed_over = 0;
         self.counts.signals += u64::from(kept.count_ones());
         let signals = self.stage.signals_mut();
         self.v4.set(signals, kept & !v6);
