@@ -313,7 +313,13 @@ impl Exporter for Outputs<'_> {
         }
         self.written += u64::from(counts);
         self.show_warnings();
-        if let Output::List(list) = output { self.pass_on(list) } else { Ok(()) }
+        match output {
+            Output::List(list) => self.pass_on(list)?,
+            Output::Snapshot(snapshot) if !self.keeps_list => self.pass(snapshot.header.end_ns()),
+            Output::Sources(report) if !self.keeps_list && self.snapshots.is_none() => self.pass(report.period.end_ns),
+            Output::Snapshot(_) | Output::Sources(_) => {}
+        }
+        Ok(())
     }
 
     fn resumable(&mut self) -> Option<&mut dyn Resumable> {
@@ -382,6 +388,11 @@ impl<'a> Outputs<'a> {
             view.list(list);
         }
         Ok(())
+    }
+
+    /// Says that an interval without a list has ended at this time, in ns since 1970.
+    fn pass(&self, end_ns: i64) {
+        self.events.iter().for_each(|events| events.pass(end_ns));
     }
 
     fn show_warnings(&mut self) {

@@ -85,6 +85,8 @@ pub struct SavedLog {
 enum Command {
     /// The old connections at the end of a list, and when that is, in ns since 1970.
     Ages(Arc<Ages>, i64),
+    /// An interval without a list has ended then, in ns since 1970.
+    Passed(i64),
     /// Some of what is open at the end of the input.
     Open(Vec<Entry>),
     /// The state of the run is saved at the cut of this number; the log's part of it is wanted.
@@ -156,7 +158,7 @@ impl EventLog {
             dropped_before: 0,
             counts: Arc::clone(&counts),
             is_live,
-            listed_ns: output::now_ns(),
+            passed_ns: output::now_ns(),
             reopens,
             warn,
         };
@@ -216,8 +218,13 @@ impl EventLog {
         }
     }
 
+    /// Says that an interval has ended at this time, in ns since 1970, where there is no list to be taken.
+    pub fn pass(&self, end_ns: i64) {
+        self.send(Command::Passed(end_ns));
+    }
+
     /// Names the translated connections from now on: each event of one is written once, under the name that its client
-    /// has where that is captured, a second or, under the other name alone, two lists later.
+    /// has where that is captured, a second or, under the other name alone, two intervals later.
     pub fn set_translations(&self, translations: Arc<dyn TranslationSource>) {
         self.send(Command::Translations(translations));
     }
@@ -285,6 +292,7 @@ impl Worker {
                 self.events.ages = ages;
                 self.events.pass(end_ns);
             }
+            Command::Passed(end_ns) => self.events.pass(end_ns),
             Command::Translations(names) => self.events.one_name = Some(OneName::new(names)),
             Command::Open(entries) => {
                 self.drain();
@@ -333,9 +341,9 @@ struct EventWriter {
     dropped_before: u64,
     counts: Arc<EventCounts>,
     is_live: bool,
-    /// The end of the last list, in ns since 1970: a state is saved with a list, and is of that time, however late the
+    /// The end of the last interval, in ns since 1970: a state is saved with it, and is of that time, however late the
     /// threads are.
-    listed_ns: i64,
+    passed_ns: i64,
     reopens: Arc<AtomicBool>,
     warn: Box<dyn FnMut(&Error) + Send>,
 }
@@ -397,11 +405,11 @@ impl EventWriter {
         }
     }
 
-    /// The wall clock has come to here, at the end of a list: that of a live capture, since by the time of packets more
+    /// The wall clock has come to here, at the end of an interval: that of a live capture, since by the time of packets more
     /// may be on its way.
     fn pass(&mut self, time_ns: i64) {
-        self.listed_ns = time_ns;
-        self.move_on(|one_name, write| one_name.end_list(write));
+        self.passed_ns = time_ns;
+        self.move_on(|one_name, write| one_name.end_interval(write));
         if self.is_live {
             self.columns.iter_mut().for_each(|columns| columns.pass(time_ns, &mut *self.warn));
         }
@@ -441,7 +449,7 @@ impl EventWriter {
         let mut encoder = Encoder::default();
         // What waits would be lost.
         let waits_ns = self.one_name.as_ref().and_then(OneName::oldest_ns).unwrap_or(i64::MAX);
-        let cut_ns = self.listed_ns.min(waits_ns);
+        let cut_ns = self.passed_ns.min(waits_ns);
         for output in &mut self.outputs {
             output.save(cut_ns, &mut encoder, &mut *self.warn).ok()?;
         }

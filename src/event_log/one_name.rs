@@ -18,9 +18,9 @@ const NAME_WAIT: Duration = Duration::from_secs(1);
 /// The events that wait for their names, at most: 16,000 a second. When there are more the oldest do not wait.
 const UNNAMED_MAX: usize = 1 << 14;
 
-/// How many ends of lists an event under the name behind the translation waits for: the other one may be of the
+/// How many ends of intervals an event under the name behind the translation waits for: the other one may be of the
 /// interval after its own, and comes at that interval's end at the latest.
-const LISTS_WAITED: u64 = 2;
+const INTERVALS_WAITED: u64 = 2;
 
 /// The events of translated connections that are remembered under each of the two names, at most.
 const NAMED_MAX: usize = 1 << 15;
@@ -35,15 +35,15 @@ type Happened = (AnyKey, Change);
 struct Behind {
     happened: Happened,
     event: FlowEvent,
-    /// How many lists had ended when it came.
-    list: u64,
+    /// How many intervals had ended when it came.
+    interval: u64,
 }
 
 /// Events under the name before the translation that were written, and not met under the other one yet.
 struct Written {
     count: u32,
-    /// How many lists had ended when the last of them came.
-    list: u64,
+    /// How many intervals had ended when the last of them came.
+    interval: u64,
 }
 
 /// Events on their way to be written under one name.
@@ -52,8 +52,8 @@ pub(super) struct OneName {
     unnamed: VecDeque<(Instant, FlowEvent)>,
     behind: VecDeque<Behind>,
     written: HashMap<Happened, Written>,
-    /// How many lists have ended.
-    list: u64,
+    /// How many intervals have ended.
+    interval: u64,
     /// Whether events were written that are in the log under both names, because they were too many.
     is_beyond: bool,
 }
@@ -66,7 +66,7 @@ impl OneName {
 
     pub(super) fn new(names: Arc<dyn TranslationSource>) -> Self {
         let (unnamed, behind, written) = (VecDeque::new(), VecDeque::new(), HashMap::new());
-        OneName { names, unnamed, behind, written, list: 0, is_beyond: false }
+        OneName { names, unnamed, behind, written, interval: 0, is_beyond: false }
     }
 
     /// Takes an event.
@@ -94,16 +94,16 @@ impl OneName {
         }
     }
 
-    /// Counts the end of a list, and writes what has waited for its other name long enough.
-    pub(super) fn end_list(&mut self, write: Write) {
-        self.list += 1;
-        while self.behind.front().is_some_and(|behind| self.list - behind.list >= LISTS_WAITED)
+    /// Counts the end of an interval, and writes what has waited for its other name long enough.
+    pub(super) fn end_interval(&mut self, write: Write) {
+        self.interval += 1;
+        while self.behind.front().is_some_and(|behind| self.interval - behind.interval >= INTERVALS_WAITED)
             && let Some(behind) = self.behind.pop_front()
         {
             self.write_unless_met(&behind, write);
         }
         // Its other half has been written or passed over by then.
-        self.written.retain(|_, written| self.list - written.list <= 2 * LISTS_WAITED);
+        self.written.retain(|_, written| self.interval - written.interval <= 2 * INTERVALS_WAITED);
     }
 
     /// Writes all that waits.
@@ -149,15 +149,15 @@ impl OneName {
             {
                 self.is_beyond |= self.write_unless_met(&oldest, write);
             }
-            self.behind.push_back(Behind { happened, event, list: self.list });
+            self.behind.push_back(Behind { happened, event, interval: self.interval });
             return;
         }
         write(&event);
-        let list = self.list;
+        let interval = self.interval;
         if let Some(written) = self.written.get_mut(&happened) {
-            (written.count, written.list) = (written.count.saturating_add(1), list);
+            (written.count, written.interval) = (written.count.saturating_add(1), interval);
         } else if self.written.len() < NAMED_MAX {
-            self.written.insert(happened, Written { count: 1, list });
+            self.written.insert(happened, Written { count: 1, interval });
         } else {
             self.is_beyond = true;
         }
@@ -249,7 +249,7 @@ mod tests {
                 one_name.put(event(client, Change::Closed), began + NAME_WAIT, &mut log.write());
             }
             one_name.pass(began + 2 * NAME_WAIT, &mut log.write());
-            (0..3).for_each(|_| one_name.end_list(&mut log.write()));
+            (0..3).for_each(|_| one_name.end_interval(&mut log.write()));
             let expected =
                 [Change::Opened, Change::Closed].map(|change| (INSIDE.to_owned(), change, Some("translated")));
             assert_eq!(log.0, expected, "{order:?}");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_under_the_name_behind_the_translation_alone_is_written_two_lists_later() {
+    fn what_comes_under_the_name_behind_the_translation_alone_is_written_two_intervals_later() {
         let (known, mut one_name, began) = start();
         known.0.lock().unwrap().put(&key(INSIDE), &key(OUTSIDE));
         let mut log = Log::default();
@@ -266,9 +266,9 @@ mod tests {
             one_name.put(event(OUTSIDE, change), began, &mut log.write());
         }
         one_name.pass(began + NAME_WAIT, &mut log.write());
-        one_name.end_list(&mut log.write());
+        one_name.end_interval(&mut log.write());
         assert!(log.0.is_empty() && one_name.oldest_ns().is_some());
-        one_name.end_list(&mut log.write());
+        one_name.end_interval(&mut log.write());
         let expected = [Change::Opened, Change::Closed].map(|change| (OUTSIDE.to_owned(), change, Some("original")));
         assert_eq!(log.0, expected);
     }
