@@ -28,6 +28,7 @@ const STATUSES: &str = "Exit status:
   0    done
   1    something failed, or could not be used: it is named
   2    wrong usage: nothing was done
+  3    another collector has taken the share of this one
   130  a second signal ended the command at once";
 
 /// How a command ends: whether all of it could be done, or why it could not begin.

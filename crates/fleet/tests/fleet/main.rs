@@ -12,5 +12,6 @@ mod permissions;
 mod server;
 mod shares;
 mod site;
+mod standby;
 mod tls;
 mod wire;
