@@ -8,6 +8,7 @@ mod delivery;
 mod demo;
 mod kills;
 mod metrics;
+mod parquet;
 mod permissions;
 mod server;
 mod shares;
