@@ -21,10 +21,12 @@
 //! ```text
 //! lists of each router -> newest -> joined -> network -> joined_list
 //!                                             network -> query -> serve
+//!                                             network -> twins
 //! ```
 //!
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
-//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
+//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]); or it is followed where two [`twins`] do
+//! not agree.
 //!
 //! # In operation
 //!
@@ -55,6 +57,7 @@ pub mod serve;
 pub mod ship;
 pub mod spool;
 pub mod subject;
+pub mod twins;
 
 #[cfg(test)]
 mod sample;

@@ -15,4 +15,5 @@ mod shares;
 mod site;
 mod standby;
 mod tls;
+mod twins;
 mod wire;
