@@ -10,6 +10,7 @@ mod position;
 mod wake;
 
 pub use incoming::{Incoming, Settled};
+pub use position::NAME as NOTE_FILE;
 
 use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
@@ -131,6 +132,22 @@ impl Agent {
     #[must_use]
     pub fn counts(&self) -> AgentCounts {
         self.counts
+    }
+
+    /// The files in the directory of lists from which the next agent continues: the last list in full, what changed
+    /// since, and last the note that names them. None before the first list.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        let (full, last) = (&self.position.full, &self.position.list);
+        if last.is_empty() {
+            return Ok(Vec::new());
+        }
+        let changes = if full == last { Vec::new() } else { self.directory.changes_in(ListSpan { full, last })? };
+        let (full, note) = (self.lists.join(full), self.lists.join(NOTE_FILE));
+        Ok([full].into_iter().chain(changes).chain([note]).collect())
     }
 
     /// Follows the directory until the observer stops it.
@@ -262,7 +279,7 @@ impl Agent {
         let (header, file): (Header, _) = written?;
         self.list = Some(list);
         self.position.advance(run, name.to_string(), file);
-        self.directory.write_note(position::NAME, &self.position.bytes())?;
+        self.directory.write_note(NOTE_FILE, &self.position.bytes())?;
         Ok(header)
     }
 

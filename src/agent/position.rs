@@ -25,8 +25,8 @@ const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
 
 const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 256) < AGENT_POSITION_SIZE_MAX);
 
-/// The name of the note.
-pub(super) const NAME: &str = "collected.json";
+/// The name of the file that says how far the lists in a directory are.
+pub const NAME: &str = "collected.json";
 
 /// How far a run of a router was followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -84,7 +84,7 @@ pub(super) fn now_s() -> i64 {
 }
 
 /// Makes the directories of a day and an hour, if they are not there, and has their names on the disk.
-fn make_directories(hour: &Path) -> io::Result<()> {
+pub(super) fn make_directories(hour: &Path) -> io::Result<()> {
     if hour.is_dir() {
         return Ok(());
     }

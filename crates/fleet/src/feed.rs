@@ -67,6 +67,8 @@ struct Tap {
 pub(crate) struct Feed {
     stream: Stream,
     taps: Vec<Tap>,
+    /// Whether it begins behind what another collector has acknowledged, or this one before.
+    pub(crate) is_continued: bool,
 }
 
 /// Which consumers a feed has.
@@ -76,6 +78,9 @@ pub(crate) struct FeedConfig {
     pub(crate) name: String,
     /// The partitions.
     pub(crate) partitions: PartitionSet,
+    /// The message of the stream at which the consumers begin; without it behind the last message that all before it
+    /// and itself are acknowledged.
+    pub(crate) start: Option<u64>,
 }
 
 impl FeedConfig {
@@ -90,11 +95,14 @@ impl FeedConfig {
 }
 
 impl Feed {
-    /// A feed whose consumers begin behind the last message that all before it and itself are acknowledged.
+    /// A feed of these consumers.
     pub(crate) async fn open(stream: Stream, config: &FeedConfig) -> Result<Self, BrokerError> {
-        let taps = config.consumers().into_iter().map(|(name, subject)| open(&stream, name, subject));
-        let taps = try_join_all(taps).await?;
-        Ok(Feed { stream, taps })
+        // Numbers that the stream has not reached are of another, which was removed.
+        let last = stream.get_info().await?.state.last_sequence;
+        let start = config.start.map(|start| if start > last + 1 { 1 } else { start.max(1) });
+        let taps = config.consumers().into_iter().map(|(name, subject)| open(&stream, name, subject, start));
+        let (taps, are_continued): (Vec<Tap>, Vec<bool>) = try_join_all(taps).await?.into_iter().unzip();
+        Ok(Feed { stream, taps, is_continued: are_continued.contains(&true) })
     }
 
     /// How many messages were not handed on, as of the last one that was delivered.
@@ -157,14 +165,17 @@ impl Tap {
     }
 }
 
-/// A durable consumer, which begins anew behind what is acknowledged.
-async fn open(stream: &Stream, name: String, subject: String) -> Result<Tap, BrokerError> {
-    let mut deliver_policy = DeliverPolicy::All;
+/// A durable consumer, which begins anew at `start`, or else behind what is acknowledged; and whether anything is.
+async fn open(stream: &Stream, name: String, subject: String, start: Option<u64>) -> Result<(Tap, bool), BrokerError> {
+    let (mut start, mut is_continued) = (start, false);
     if let Ok(info) = stream.consumer_info(&name).await {
-        let start_sequence = info.ack_floor.stream_sequence + 1;
-        deliver_policy = DeliverPolicy::ByStartSequence { start_sequence };
+        let acknowledged = info.ack_floor.stream_sequence;
+        is_continued = acknowledged > 0;
+        start = start.or(Some(acknowledged + 1));
         stream.delete_consumer(&name).await?;
     }
+    let by_start = |start_sequence| DeliverPolicy::ByStartSequence { start_sequence };
+    let deliver_policy = start.map_or(DeliverPolicy::All, by_start);
     let config = Config {
         durable_name: Some(name),
         deliver_policy,
@@ -176,5 +187,6 @@ async fn open(stream: &Stream, name: String, subject: String) -> Result<Tap, Bro
         ..Config::default()
     };
     let consumer = stream.create_consumer(config).await?;
-    Ok(Tap { consumer, delivered: 0, waiting: VecDeque::new(), known_to: 0, behind: 0 })
+    let tap = Tap { consumer, delivered: 0, waiting: VecDeque::new(), known_to: 0, behind: 0 };
+    Ok((tap, is_continued))
 }

@@ -124,6 +124,12 @@ impl<T> Inbox<T> {
         self.routers.values().map(|router| router.pending.len()).sum()
     }
 
+    /// Whether anything has come that a router of this name has signed.
+    #[must_use]
+    pub fn knows(&self, router: &str) -> bool {
+        self.routers.contains_key(router)
+    }
+
     /// Forgets all that has come, as before the first message. What was counted stays.
     pub fn clear(&mut self) {
         self.routers.clear();

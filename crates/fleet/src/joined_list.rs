@@ -1,13 +1,16 @@
-//! The joined view as NDJSON: the lines of a list, each with the names of the routers that see the connection.
+//! The joined view as NDJSON or Parquet: the lines of a list, each with the names of the routers that see the
+//! connection.
 
 use crate::joined::RouterSet;
 use crate::network::{self, Network, Router};
-use flowpeel::export::{TimeFormatter, append_joined, rfc3339};
+use flowpeel::error::Result;
+use flowpeel::export::{JoinedFile, TimeFormatter, append_joined, rfc3339};
 use flowpeel::handover::SidesSeen;
 use flowpeel::list::{Row, RowState};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// How many sets of routers are remembered as text: a network has few, and a hostile one cannot fill the memory.
 const SET_COUNT_MAX: usize = 4_096;
@@ -82,6 +85,20 @@ struct HeaderFields<'a> {
     routers: &'a [Router],
 }
 
+impl<'a> HeaderFields<'a> {
+    fn of(network: &'a Network, end: &'a str) -> Self {
+        let joined = &network.joined;
+        HeaderFields {
+            end,
+            complete: network::is_complete(&network.routers),
+            flows: joined.established_count(),
+            half_open: joined.len() - joined.established_count(),
+            missing: network::missing(&network.routers),
+            routers: &network.routers,
+        }
+    }
+}
+
 /// The columns of the connections with empty values, from which loaders infer them.
 #[derive(Serialize)]
 struct FlowColumns<'a> {
@@ -105,14 +122,7 @@ pub fn write(out: &mut impl Write, network: &Network) -> io::Result<()> {
     let header = HeaderLine {
         timestamp: &end,
         event_type: "flow_list",
-        flow_list: HeaderFields {
-            end: &end,
-            complete: network::is_complete(&network.routers),
-            flows: joined.established_count(),
-            half_open: joined.len() - joined.established_count(),
-            missing: network::missing(&network.routers),
-            routers: &network.routers,
-        },
+        flow_list: HeaderFields::of(network, &end),
         src_ip: "",
         src_port: 0,
         dest_ip: "",
@@ -138,4 +148,27 @@ pub fn write(out: &mut impl Write, network: &Network) -> io::Result<()> {
         out.write_all(&line)?;
     }
     out.flush()
+}
+
+/// Writes a view as a file of Parquet below this directory, whole or not at all. Returns its path.
+///
+/// # Errors
+///
+/// This build has no Parquet, or the directory cannot be written to.
+pub fn write_parquet(directory: &Path, network: &Network) -> Result<PathBuf> {
+    let joined = &network.joined;
+    let end = rfc3339(joined.end_ns());
+    let fields = HeaderFields::of(network, &end);
+    let mut file = JoinedFile::begin(directory, joined.end_ns(), fields.complete)?;
+    let (mut routers, mut directions) = (Vec::new(), Vec::new());
+    for (row, seen) in joined.iter() {
+        routers.clear();
+        directions.clear();
+        routers.extend(seen.iter().map(|router| network.member(router)));
+        if row.state == RowState::Established && seen.is_one_sided() {
+            directions.extend(seen.iter().map(|router| seen.sides_of(router).name()));
+        }
+        file.row(&row, &routers, &directions)?;
+    }
+    file.finish(serde_json::to_string(&fields).unwrap_or_default())
 }

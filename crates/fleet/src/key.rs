@@ -8,6 +8,7 @@
 //! It is HMAC-SHA256 like the tags of snapshots, and no signature with a pair of keys: who holds a collector writes the
 //! lists anyway, and a code is checked at the speed of hashing.
 
+use flowpeel::disk::Check;
 use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 
 /// The key of a fleet, which collectors hold.
@@ -33,6 +34,11 @@ impl FleetKey {
     #[must_use]
     pub fn of_router(&self, router: &str) -> RouterKey {
         RouterKey(Secret::new(self.bytes_of_router(router)))
+    }
+
+    /// The tag of what collectors write for each other, to be computed over it. No router can make it.
+    pub(crate) fn tag(&self) -> impl Check<Sum = [u8; 32]> + use<> {
+        self.0.authentication(b"flowpeel fleet checkpoint")
     }
 }
 

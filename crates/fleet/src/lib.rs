@@ -13,17 +13,20 @@
 //! the router's [`key`], cut into [`piece`]s, which [`ship`] publishes under the router's [`subject`]s of the
 //! [`broker`]. Elsewhere [`collect`] takes them from there in the order of the stream, all or those of a share of the
 //! partitions, the [`inbox`] puts snapshots together, and [`lists`] writes the lists that the router would have
-//! written, or its share's part of them.
+//! written, or its share's part of them. Whoever holds a share (`hold`) writes [`checkpoint`]s, from which another
+//! collector goes on.
 //!
 //! # The joined view
 //!
 //! ```text
 //! lists of each router -> newest -> joined -> network -> joined_list
 //!                                             network -> query -> serve
+//!                                             network -> twins
 //! ```
 //!
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
-//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
+//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]); or it is followed where two [`twins`] do
+//! not agree.
 //!
 //! # In operation
 //!
@@ -33,10 +36,12 @@
 //! All but `broker`, `ship`, `collect` and `serve` is plain code without a network or clock, and tested as such.
 
 pub mod broker;
+pub mod checkpoint;
 pub mod collect;
 pub mod command;
 mod feed;
 pub mod frame;
+mod hold;
 pub mod inbox;
 pub mod joined;
 pub mod joined_list;
@@ -52,6 +57,7 @@ pub mod serve;
 pub mod ship;
 pub mod spool;
 pub mod subject;
+pub mod twins;
 
 #[cfg(test)]
 mod sample;

@@ -5,6 +5,7 @@
 //! stays on the disk, since frames to come build on it; what is in its list is on the disk before anybody hears that
 //! the snapshot is done with.
 
+use crate::checkpoint::{self, Directories};
 use crate::inbox::Received;
 use crate::subject;
 use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
@@ -16,7 +17,7 @@ use flowpeel::snapshot::SnapshotFile;
 use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder for the snapshots that frames build on. No router's folder begins with a dot.
@@ -26,7 +27,13 @@ const RECEIVED: &str = ".received";
 const TEMPORARY: Temporary = Temporary { prefix: ".received-", suffix: ".tmp", mode: 0o640 };
 
 /// What the name of a snapshot gets for the file with the head of its images.
-const HEAD: &str = ".head";
+pub(crate) const HEAD: &str = ".head";
+
+/// The file with the name of the directory of lists, by which a collector that starts again is known.
+const NAME: &str = ".name";
+
+/// The most bytes of that name.
+const NAME_SIZE_MAX: u64 = 256;
 
 /// The longest head that is read, in bytes: one of a snapshot of one router takes some hundreds.
 const HEAD_SIZE_MAX: u64 = 1 << 20;
@@ -47,8 +54,18 @@ pub struct ListsConfig {
 }
 
 impl ListsConfig {
+    /// Where the lists of a router are.
+    fn lists(&self, router: &str) -> PathBuf {
+        self.out.join(subject::folder(router))
+    }
+
+    /// Where the snapshot is that a router's next frames build on.
+    fn received(&self, router: &str) -> PathBuf {
+        self.out.join(RECEIVED).join(subject::folder(router))
+    }
+
     fn agent(&self, snapshots: PathBuf, router: &str) -> Result<Agent> {
-        let lists = self.out.join(subject::folder(router));
+        let lists = self.lists(router);
         fs::create_dir_all(&lists).map_err(|error| cannot_create(&lists, error))?;
         let (secret, format, keep) = (self.secret.clone(), self.format.clone(), self.keep);
         let part = (self.partitions != PartitionSet::ALL).then_some(self.partitions);
@@ -148,6 +165,73 @@ impl Lists {
         Ok(())
     }
 
+    /// The directory with a folder for each router.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.config.out
+    }
+
+    /// The name of the directory of lists, which becomes `new` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// The name cannot be read or written.
+    pub fn name(&self, new: &str) -> Result<String> {
+        let path = self.config.out.join(RECEIVED).join(NAME);
+        let cannot = |error: io::Error| Error::new("cannot name the directory of lists").in_file(&path).because(error);
+        let mut name = String::new();
+        match File::open(&path) {
+            Ok(file) => drop(file.take(NAME_SIZE_MAX).read_to_string(&mut name).map_err(cannot)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
+                file.file().write_all(new.as_bytes()).map_err(cannot)?;
+                file.finish().map_err(cannot)?;
+                new.clone_into(&mut name);
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+        Ok(name)
+    }
+
+    /// A checkpoint of a router, in a file without a name: from it another collector continues with the next list.
+    ///
+    /// # Errors
+    ///
+    /// There is no list of this router, or its files cannot be read or the checkpoint not be written.
+    pub fn checkpoint(&self, router: &str) -> Result<File> {
+        let none = || Error::new("there is no list of this router that a checkpoint could be made of");
+        let desk = self.routers.get(router).ok_or_else(none)?;
+        let name = names(&desk.received)?.pop().ok_or_else(none)?;
+        let snapshot = desk.received.join(name.to_string());
+        let mut files = desk.agent.files()?;
+        let note = files.pop().ok_or_else(none)?;
+        files.extend([head_of(&snapshot)].into_iter().filter(|head| head.is_file()));
+        // Whoever is killed while files are restored has no note, and restores them again.
+        files.extend([snapshot, note]);
+        let cannot = |error: io::Error| Error::new("cannot write a checkpoint").in_file(&desk.received).because(error);
+        let mut packed = tempfile::tempfile_in(&desk.received).map_err(cannot)?;
+        let directories = Directories { lists: &self.config.lists(router), received: &desk.received };
+        checkpoint::pack(&files, directories, &packed)?;
+        packed.rewind().map_err(cannot)?;
+        Ok(packed)
+    }
+
+    /// Continues a router's lists from a checkpoint, in the place of what is here of it.
+    ///
+    /// # Errors
+    ///
+    /// The checkpoint cannot be read, or the files of it not be written.
+    pub fn restore(&mut self, router: &str, packed: impl Read, observer: &mut impl AgentObserver) -> Result<()> {
+        self.routers.remove(router);
+        let received = self.config.received(router);
+        let lists = self.config.lists(router);
+        for directory in [&received, &lists] {
+            fs::create_dir_all(directory).map_err(|error| cannot_create(directory, error))?;
+        }
+        checkpoint::unpack(packed, Directories { lists: &lists, received: &received })?;
+        self.desk(router)?.agent.once(observer)
+    }
+
     /// What was done for all routers since the start.
     #[must_use]
     pub fn counts(&self) -> AgentCounts {
@@ -162,7 +246,7 @@ impl Lists {
 
     fn desk(&mut self, router: &str) -> Result<&mut Desk> {
         if !self.routers.contains_key(router) {
-            let received = self.config.out.join(RECEIVED).join(subject::folder(router));
+            let received = self.config.received(router);
             fs::create_dir_all(&received).map_err(|error| cannot_create(&received, error))?;
             let agent = self.config.agent(received.clone(), router)?;
             self.routers.insert(router.to_owned(), Desk { received, agent });

@@ -37,7 +37,7 @@ pub fn of_partition(partition: usize) -> String {
 pub fn parse(subject: &str) -> Option<(String, usize)> {
     let (token, partition) = subject.strip_prefix(ROOT)?.strip_prefix('.')?.rsplit_once('.')?;
     let partition = partition.parse().ok().filter(|partition| *partition < PARTITION_COUNT)?;
-    let router = unescaped(token).filter(|router| is_name(router))?;
+    let router = router_of_token(token)?;
     // One subject has one form.
     (of(&router, partition) == subject).then_some((router, partition))
 }
@@ -46,6 +46,12 @@ pub fn parse(subject: &str) -> Option<(String, usize)> {
 #[must_use]
 pub fn token(router: &str) -> String {
     escaped(router, |byte, _| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// The router of a part of a subject.
+#[must_use]
+pub fn router_of_token(text: &str) -> Option<String> {
+    unescaped(text).filter(|router| is_name(router) && token(router) == text)
 }
 
 /// The name of the folder for a router's lists.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{ArchivedFlow, FlowEvent};
-use crate::list::List;
+use crate::list::{List, Row};
 use crate::select::Selection;
 use std::io::{self, ErrorKind, Write};
 
@@ -27,6 +27,23 @@ fn absent<T>() -> io::Result<T> {
 
 pub(super) fn list(_: &mut dyn Write, _: &List, _: &Selection) -> io::Result<()> {
     absent()
+}
+
+/// A file that there cannot be.
+pub(super) enum JoinedRows {}
+
+impl JoinedRows {
+    pub(super) fn new(_: i64, _: bool) -> io::Result<Self> {
+        absent()
+    }
+
+    pub(super) fn row(&mut self, _: &mut dyn Write, _: &Row, _: [&[&str]; 2]) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn finish(self, _: &mut dyn Write, _: String) -> io::Result<()> {
+        match self {}
+    }
 }
 
 /// A file that there cannot be.

@@ -39,6 +39,8 @@ pub(super) enum Kind {
     UniqueText,
     /// Text of few different values, or none.
     OptionalText,
+    /// Any number of such texts, in an order.
+    Texts,
     /// A number below 65,536.
     Number,
     /// Such a number, or none.
@@ -65,6 +67,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub(super) enum Cell<'a> {
     Text(&'a str),
+    Texts(&'a [&'a str]),
     Number(u16),
     Long(u64),
     /// In ns since 1970.
@@ -87,29 +90,42 @@ enum Values {
 
 struct Column {
     values: Values,
-    /// Whether there is a value, for every row; `None` where there always is.
+    /// Whether there is a value, for every row and for every value behind the first of a row; `None` where there always
+    /// is.
     levels: Option<Vec<i16>>,
+    /// Whether it is of the row of the one before it; `None` where a row has one value at most.
+    repeats: Option<Vec<i16>>,
 }
 
 impl Column {
     fn of(kind: Kind) -> Self {
         let values = match kind {
-            Kind::Text | Kind::UniqueText | Kind::OptionalText => Values::Text(Vec::new()),
+            Kind::Text | Kind::UniqueText | Kind::OptionalText | Kind::Texts => Values::Text(Vec::new()),
             Kind::Number | Kind::OptionalNumber => Values::Number(Vec::new()),
             Kind::Long | Kind::Time | Kind::OptionalTime => Values::Long(Vec::new()),
             Kind::Seconds => Values::Double(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
         };
-        Column { values, levels: kind.is_optional().then(Vec::new) }
+        let is_repeated = kind == Kind::Texts;
+        let levels = (kind.is_optional() || is_repeated).then(Vec::new);
+        Column { values, levels, repeats: is_repeated.then(Vec::new) }
     }
 
     /// Adds a cell. One of another kind than the column's is a fault of the caller, and adds nothing.
     fn push(&mut self, cell: Cell) {
-        if let Some(levels) = &mut self.levels {
+        if let (Some(levels), Some(repeats), Cell::Texts(texts)) = (&mut self.levels, &mut self.repeats, cell) {
+            // A row without any has a level too.
+            let count = texts.len().max(1);
+            levels.extend(std::iter::repeat_n(i16::from(!texts.is_empty()), count));
+            repeats.extend((0..count).map(|at| i16::from(at > 0)));
+        } else if let Some(levels) = &mut self.levels {
             levels.push(i16::from(!matches!(cell, Cell::None)));
         }
         match (&mut self.values, cell) {
             (Values::Text(all), Cell::Text(text)) => all.push(ByteArray::from(text.as_bytes().to_vec())),
+            (Values::Text(all), Cell::Texts(texts)) => {
+                all.extend(texts.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())));
+            }
             (Values::Number(all), Cell::Number(number)) => all.push(i32::from(number)),
             (Values::Long(all), Cell::Long(number)) => all.push(number.cast_signed()),
             (Values::Long(all), Cell::Time(time_ns)) => all.push(time_ns.div_euclid(1_000)),
@@ -120,7 +136,7 @@ impl Column {
     }
 
     fn write(&mut self, mut writer: SerializedColumnWriter) -> Result<(), ParquetError> {
-        let levels = self.levels.as_deref();
+        let levels = (self.levels.as_deref(), self.repeats.as_deref());
         match &self.values {
             Values::Text(all) => write_column(writer.typed::<ByteArrayType>(), all, levels)?,
             Values::Number(all) => write_column(writer.typed::<Int32Type>(), all, levels)?,
@@ -139,16 +155,16 @@ impl Column {
             Values::Double(all) => all.clear(),
             Values::Flag(all) => all.clear(),
         }
-        self.levels.iter_mut().for_each(Vec::clear);
+        self.levels.iter_mut().chain(&mut self.repeats).for_each(Vec::clear);
     }
 }
 
 fn write_column<T: DataType>(
     writer: &mut ColumnWriterImpl<T>,
     values: &[T::T],
-    levels: Option<&[i16]>,
+    (levels, repeats): (Option<&[i16]>, Option<&[i16]>),
 ) -> Result<(), ParquetError> {
-    writer.write_batch(values, levels, None).map(drop)
+    writer.write_batch(values, levels, repeats).map(drop)
 }
 
 /// A file that is being written.
@@ -239,6 +255,11 @@ impl ParquetFile {
 fn field(name: &str, kind: Kind) -> String {
     let repetition = if kind.is_optional() { "optional" } else { "required" };
     let (physical, logical) = match kind {
+        Kind::Texts => {
+            return format!(
+                "required group {name} (LIST) {{ repeated group list {{ required binary element (STRING); }} }}\n"
+            );
+        }
         Kind::Text | Kind::UniqueText | Kind::OptionalText => ("binary", " (STRING)"),
         Kind::Number | Kind::OptionalNumber => ("int32", " (INTEGER(16,false))"),
         Kind::Long => ("int64", " (INTEGER(64,false))"),

@@ -1,4 +1,4 @@
-//! Lists, connections of an archive, and events, as Parquet.
+//! Lists, joined views, connections of an archive, and events, as Parquet.
 //!
 //! Every row of a list says which list it is of, and whether that is complete; the end of the file says so too, and
 //! what else the header of a list does, so that a list without connections is distinguished from none.
@@ -9,8 +9,8 @@ mod file;
 use crate::error::Result;
 use crate::export::flow_line::{ArchivedFlow, Change, FlowEvent};
 use crate::export::lines::ListFields;
-use crate::export::timestamp::TimeFormatter;
-use crate::list::List;
+use crate::export::timestamp::{TimeFormatter, rfc3339};
+use crate::list::{List, Row};
 use crate::select::Selection;
 use columns::{COURSE, Column, ENDS, NAT, Names, course};
 use file::{Cell, Kind, ParquetFile};
@@ -35,6 +35,13 @@ const LIST_COURSE: [Column; 6] = [
     ("start_is_bound", Kind::Flag),
 ];
 
+/// The columns of a list.
+const LIST: [&[Column]; 4] = [&LIST_BEGIN, &ENDS, &LIST_COURSE, &NAT];
+
+/// What a row of a joined view has beside that of a list: who sees the connection, and where any of them saw one side
+/// alone, which each saw.
+const JOINED: [Column; 2] = [("routers", Kind::Texts), ("directions", Kind::Texts)];
+
 /// What a row of an event begins with, before [`ENDS`], and what it has between [`COURSE`] and [`NAT`].
 const EVENT_BEGIN: [Column; 4] =
     [("timestamp", Kind::Time), ("change", Kind::Text), ("seq", Kind::Long), ("flow_id", Kind::Long)];
@@ -55,24 +62,61 @@ pub(super) fn list(out: &mut dyn Write, list: &List, selection: &Selection) -> i
     let mut times = TimeFormatter::default();
     let [start, end] = [header.figures.start_ns, header.figures.end_ns].map(|time_ns| times.rfc3339(time_ns));
     let fields = serde_json::to_string(&ListFields::new(header, start.as_str(), end.as_str()))?;
-    let mut file = ParquetFile::new(&[&LIST_BEGIN[..], &ENDS, &LIST_COURSE, &NAT].concat())?;
+    let mut file = ParquetFile::new(&LIST.concat())?;
     let begin = [Cell::Time(header.figures.end_ns), Cell::Flag(header.complete)];
     for row in selection.rows(list.rows()) {
         let names = Names::of([row.client, row.server], row.vlan, row.nat);
-        let course = [
-            Cell::Time(row.start_ns),
-            Cell::Seconds(row.age_ns),
-            Cell::Text(row.state.name()),
-            Cell::Flag(row.midstream),
-            Cell::Flag(row.unsettled),
-            Cell::Flag(row.start_is_bound),
-        ];
-        file.row(out, begin.into_iter().chain(names.ends()).chain(course).chain(names.nat()))?;
+        file.row(out, begin.into_iter().chain(names.ends()).chain(list_course(&row)).chain(names.nat()))?;
     }
-    let metadata =
-        [("list_end", end.as_str().to_owned()), ("complete", header.complete.to_string()), ("flow_list", fields)];
     let filter = selection.filter.as_ref().map(|filter| ("filter", filter.text().to_owned()));
-    file.finish(out, metadata.into_iter().chain(filter))
+    file.finish(out, list_metadata(end.as_str(), header.complete, fields).into_iter().chain(filter))
+}
+
+/// The cells of [`LIST_COURSE`].
+fn list_course(row: &Row) -> [Cell<'static>; LIST_COURSE.len()] {
+    [
+        Cell::Time(row.start_ns),
+        Cell::Seconds(row.age_ns),
+        Cell::Text(row.state.name()),
+        Cell::Flag(row.midstream),
+        Cell::Flag(row.unsettled),
+        Cell::Flag(row.start_is_bound),
+    ]
+}
+
+/// What the end of a file of a list says: when the list ended, whether it is complete, and the fields of its header.
+fn list_metadata(end: &str, is_complete: bool, fields: String) -> [(&'static str, String); 3] {
+    [("list_end", end.to_owned()), ("complete", is_complete.to_string()), ("flow_list", fields)]
+}
+
+/// A file of a joined view.
+pub(super) struct JoinedRows {
+    file: ParquetFile,
+    begin: [Cell<'static>; LIST_BEGIN.len()],
+    end_ns: i64,
+    is_complete: bool,
+}
+
+impl JoinedRows {
+    pub(super) fn new(end_ns: i64, is_complete: bool) -> io::Result<Self> {
+        let file = ParquetFile::new(&[&LIST.concat()[..], &JOINED].concat())?;
+        Ok(JoinedRows { file, begin: [Cell::Time(end_ns), Cell::Flag(is_complete)], end_ns, is_complete })
+    }
+
+    pub(super) fn row(
+        &mut self,
+        out: &mut dyn Write,
+        row: &Row,
+        [routers, directions]: [&[&str]; JOINED.len()],
+    ) -> io::Result<()> {
+        let names = Names::of([row.client, row.server], row.vlan, row.nat);
+        let cells = self.begin.into_iter().chain(names.ends()).chain(list_course(row)).chain(names.nat());
+        self.file.row(out, cells.chain([Cell::Texts(routers), Cell::Texts(directions)]))
+    }
+
+    pub(super) fn finish(self, out: &mut dyn Write, fields: String) -> io::Result<()> {
+        self.file.finish(out, list_metadata(&rfc3339(self.end_ns), self.is_complete, fields))
+    }
 }
 
 /// A file of connections of an archive, with the columns of csv.

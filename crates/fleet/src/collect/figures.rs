@@ -1,5 +1,6 @@
 //! What a collector has done, and what is before it.
 
+use crate::collect::CheckpointCounts;
 use crate::inbox::Refusals;
 use crate::metrics::{Count, Figures, Reached, count, gauge, seconds, write_counts};
 use flowpeel::agent::AgentCounts;
@@ -27,6 +28,10 @@ pub struct CollectFigures {
     pub lists: AgentCounts,
     /// How it and the broker got along.
     pub broker: CollectCounts,
+    /// What was written down for another collector.
+    pub checkpoints: CheckpointCounts,
+    /// Whether it holds its share.
+    pub is_holder: bool,
     /// Frames that were used.
     pub frames: u64,
     /// What was not used, by reason.
@@ -90,7 +95,29 @@ impl CollectFigures {
             ),
             count(self.frames, "frames used", "flowpeel_collect_frames_total", "Frames that were used."),
         ];
-        list_counts(&self.lists).into_iter().chain(of_broker).collect()
+        let checkpoints = self.checkpoints;
+        let of_checkpoints = [
+            count(
+                checkpoints.restored,
+                "routers continued from checkpoints",
+                "flowpeel_collect_restored_total",
+                "Routers that were continued from a checkpoint of another collector.",
+            ),
+            count(checkpoints.written, "checkpoints", "flowpeel_collect_checkpoints_total", "Checkpoints written."),
+            count(
+                checkpoints.size,
+                "bytes of them",
+                "flowpeel_collect_checkpoint_bytes_total",
+                "Bytes of these checkpoints.",
+            ),
+            count(
+                checkpoints.failed,
+                "checkpoints that could not be written",
+                "flowpeel_collect_failed_checkpoints_total",
+                "Checkpoints that could not be written.",
+            ),
+        ];
+        list_counts(&self.lists).into_iter().chain(of_checkpoints).chain(of_broker).collect()
     }
 }
 
@@ -102,6 +129,8 @@ impl Figures for CollectFigures {
     fn write(&self, text: &mut String, now: SystemTime) {
         gauge(text, "flowpeel_collect_connected", "Whether the broker is connected.")
             .value(u8::from(self.is_connected));
+        gauge(text, "flowpeel_collect_holder", "Whether it holds its share: a standby does not.")
+            .value(u8::from(self.is_holder));
         gauge(text, "flowpeel_collect_waiting_messages", "Messages that the broker has for this collector still.")
             .value(self.waiting);
         gauge(text, "flowpeel_collect_waiting", "Snapshots of which some frames have come, and not all.")

@@ -3,7 +3,8 @@
 use super::stop::Stop;
 use super::{Failure, MetricsOption, Outcome, SecretOption, report};
 use crate::broker::{BrokerOptions, StreamLimits};
-use crate::collect::{CollectConfig, Collector, list_counts};
+use crate::collect::{CollectConfig, CollectObserver, Collector, Ended, Holding, list_counts};
+use crate::hold::RENEW_INTERVAL;
 use crate::inbox::Inbox;
 use crate::key::FleetKey;
 use crate::lists::{Lists, ListsConfig, LocalLists};
@@ -24,10 +25,18 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// which a thousand change in ten seconds.
 const STREAM_MIB: u64 = 4_096;
 
+/// The exit status of a collector whose share another has taken.
+const REPLACED: u8 = 3;
+
+/// The shortest time after which a standby takes a share over.
+const STANDBY_MIN: Duration = RENEW_INTERVAL.saturating_mul(3);
+
 /// Write the lists of all routers of a fleet
 ///
 /// Each router gets a folder of its own with the lists that it would have written, byte for byte those of `flowpeel
-/// snapshot collect`. A collector continues where the one before it stopped, however that ended.
+/// snapshot collect`. A collector continues where the one before it stopped, however that ended; on another machine
+/// from the checkpoints that the one before it wrote at the broker. Each share has one collector: who takes it ends the
+/// one before it.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel-fleet collect",
@@ -68,6 +77,16 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5), hide_short_help = true)]
     stream_replicas: u8,
 
+    /// Wait until the collector that holds this share ends or has said nothing for so long, and take it over then
+    #[arg(long, value_name = "AGE", value_parser = patience, conflicts_with_all = ["once", "from"], num_args = 0..=1,
+        default_missing_value = "30s")]
+    standby: Option<Duration>,
+
+    /// Write a checkpoint of a router after N of its lists, from which another collector would go on
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000),
+        conflicts_with = "from", hide_short_help = true)]
+    checkpoint_every: u64,
+
     /// List what is there now, and end
     #[arg(long)]
     once: bool,
@@ -106,6 +125,18 @@ fn age(text: &str) -> std::result::Result<Duration, String> {
     select::duration(text).ok_or_else(|| "an age is a number above 0 with its unit: 36h, 7d".to_owned())
 }
 
+/// How long a standby waits: some times the time in which whoever lives says so.
+fn patience(text: &str) -> std::result::Result<Duration, String> {
+    let patience = age(text)?;
+    if patience < STANDBY_MIN {
+        return Err(format!(
+            "a collector that lives says so every second: wait {} seconds at least",
+            STANDBY_MIN.as_secs()
+        ));
+    }
+    Ok(patience)
+}
+
 impl Arguments {
     fn lists(&self) -> Result<ListsConfig> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -139,6 +170,17 @@ impl AgentObserver for Observer {
     }
 }
 
+impl CollectObserver for Observer {
+    fn holds(&mut self, holding: Holding) {
+        match holding {
+            Holding::Waiting => report::line(format_args!("another collector holds this share: waiting")),
+            Holding::TakenOver { router_count } => report::line(format_args!(
+                "this share is taken over from another collector: {router_count} routers go on from its checkpoints"
+            )),
+        }
+    }
+}
+
 /// Writes lists.
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let config = arguments.lists().map_err(Failure::wrong_usage)?;
@@ -167,7 +209,7 @@ async fn from_directories(arguments: &Arguments, config: ListsConfig, observer: 
 async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut Observer) -> Outcome {
     let key = arguments.fleet_key.as_deref().ok_or_else(|| Error::new("name the fleet's key with --fleet-key"));
     let fleet = FleetKey::new(read_secret(key.map_err(Failure::wrong_usage)?).map_err(Failure::wrong_usage)?);
-    let inbox = Inbox::new(config.secret.clone(), fleet, config.partitions);
+    let inbox = Inbox::new(config.secret.clone(), fleet.clone(), config.partitions);
     let lists = Lists::new(config, observer)?;
     let broker = arguments.broker.connect("flowpeel-fleet collect", "_INBOX_collect").await?;
     let collect = CollectConfig {
@@ -177,6 +219,9 @@ async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut 
             age: arguments.stream_age,
             replica_count: arguments.stream_replicas,
         },
+        key: fleet,
+        checkpoint_every: arguments.checkpoint_every,
+        patience: arguments.standby,
     };
     let mut collector = Collector::new(broker, collect, inbox, lists);
     let _server = arguments.metrics.serve(collector.board())?;
@@ -185,6 +230,9 @@ async fn from_broker(arguments: &Arguments, config: ListsConfig, observer: &mut 
     let mut counts = report::in_words(figures.counts());
     counts.extend(figures.refusals.all().map(|(refusal, count)| (count, refusal.describe())));
     report::line(format_args!("{} of {} routers", report::counts(&counts), collector.lists().router_count()));
-    ended?;
+    if ended? == Ended::Replaced {
+        let error = Error::new("another collector has taken this share: this one has stopped");
+        return Err(Failure { error, status: REPLACED });
+    }
     Ok(figures.lists.refused == 0)
 }

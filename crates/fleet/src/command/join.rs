@@ -4,9 +4,10 @@ use super::{Failure, Outcome, report};
 use crate::joined_list;
 use crate::network::{Health, Network};
 use crate::newest;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use flowpeel::disk::whole_file::{NewFile, Temporary, is_file_or_free};
 use flowpeel::error::{Error, Result};
+use flowpeel::export::JoinedFile;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,13 +29,32 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR", required = true)]
     from: Vec<PathBuf>,
 
-    /// Write to this file, whole or not at all [default: standard output]
-    #[arg(long, value_name = "FILE")]
+    /// Write to this file, whole or not at all [default: standard output]; Parquet to a directory
+    #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+
+    /// NDJSON, or Parquet with the columns of lists and the routers, in a file below --out by the hour, if
+    /// flowpeel-fleet was built with --features parquet
+    #[arg(long, value_enum, default_value_t = Form::Ndjson)]
+    format: Form,
+}
+
+/// What a view is written as.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Ndjson,
+    Parquet,
 }
 
 /// Joins what is there now.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
+    if arguments.format == Form::Parquet {
+        if arguments.out.is_none() {
+            let what = "Parquet is written to a file below a directory: name one with --out DIR";
+            return Err(Failure::wrong_usage(Error::new(what)));
+        }
+        JoinedFile::check().map_err(Failure::wrong_usage)?;
+    }
     let places = newest::places(&arguments.from).map_err(Failure::wrong_usage)?;
     if places.is_empty() {
         let what = "there are no lists here, and no folders with lists: flowpeel live --out DIR writes them";
@@ -42,6 +62,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     let network = Network::read(&places)?;
     match &arguments.out {
+        Some(directory) if arguments.format == Form::Parquet => {
+            let path = joined_list::write_parquet(directory, &network)?;
+            report::line(format_args!("{}", path.display()));
+        }
         Some(path) => write_file(path, &network)?,
         None => {
             let cannot = |error: io::Error| Error::new("cannot write the view").because(error);
@@ -50,19 +74,14 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     for router in &network.routers {
         if let Some(problem) = &router.problem {
-            report::warning(format_args!("{}: {problem}", printable(&router.name)));
+            report::warning(format_args!("{}: {problem}", report::printable(&router.name)));
         } else if router.health != Health::Reporting {
-            report::warning(format_args!("{} is {}", printable(&router.name), router.health.name()));
+            report::warning(format_args!("{} is {}", report::printable(&router.name), router.health.name()));
         }
     }
     let counts = [(network.joined.len() as u64, "connections"), (network.member_count() as u64, "routers in the view")];
     report::line(format_args!("{} of {}", report::counts(&counts), network.routers.len()));
     Ok(network.routers.iter().all(|router| router.problem.is_none()))
-}
-
-/// A name without what could act on a terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 fn write_file(path: &Path, network: &Network) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The command line: the commands, their options and help, and messages on standard error.
 
 mod collect;
+mod diff;
 mod join;
 mod key;
 mod report;
@@ -28,6 +29,7 @@ const STATUSES: &str = "Exit status:
   0    done
   1    something failed, or could not be used: it is named
   2    wrong usage: nothing was done
+  3    another collector has taken the share of this one
   130  a second signal ended the command at once";
 
 /// How a command ends: whether all of it could be done, or why it could not begin.
@@ -54,8 +56,8 @@ impl Failure {
 /// Send snapshots of flowpeel routers over NATS JetStream, and list the connections of all of them elsewhere
 ///
 /// Routers write snapshots with `flowpeel live --snapshots`; `ship` sends them, `collect` writes the lists that the
-/// routers would have written, `join` makes one view of them, and `serve`
-/// shows it. Everything for people goes to standard error.
+/// routers would have written, `join` makes one view of them, `diff` follows where two of them do not agree, and
+/// `serve` shows the view. Everything for people goes to standard error.
 #[derive(Parser)]
 #[command(
     name = "flowpeel-fleet",
@@ -79,6 +81,7 @@ enum Command {
     Ship(ship::Arguments),
     Collect(collect::Arguments),
     Join(join::Arguments),
+    Diff(diff::Arguments),
     Serve(serve::Arguments),
     Key(key::Arguments),
 }
@@ -136,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Ship(arguments) => on_runtime(ship::run(arguments)),
         Command::Collect(arguments) => on_runtime(collect::run(arguments)),
         Command::Join(arguments) => join::run(arguments),
+        Command::Diff(arguments) => on_runtime(diff::run(arguments)),
         Command::Serve(arguments) => on_runtime(serve::run(arguments)),
         Command::Key(arguments) => key::run(arguments),
     };

@@ -40,3 +40,8 @@ pub(super) fn counts(all: &[(u64, &str)]) -> String {
 pub(super) fn in_words(all: impl IntoIterator<Item = Count>) -> Vec<(u64, &'static str)> {
     all.into_iter().map(|count| (count.value, count.words)).collect()
 }
+
+/// A name without what could act on a terminal.
+pub(super) fn printable(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}

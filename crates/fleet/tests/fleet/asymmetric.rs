@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Splits a capture into what goes from the lower address to the higher, and the rest.
-fn split(capture: &Path, ways: [&Path; 2]) {
+/// Splits a capture into the frames of whose IP packets this is so, and the rest.
+pub(crate) fn split(capture: &Path, ways: [&Path; 2], is_first: impl Fn(&[u8]) -> bool) {
     const HEADER_SIZE: usize = 24;
     let bytes = fs::read(capture).unwrap();
     let (header, mut rest) = bytes.split_at(HEADER_SIZE);
@@ -18,20 +18,30 @@ fn split(capture: &Path, ways: [&Path; 2]) {
     while rest.len() >= 16 {
         let size = 16 + u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
         let (record, after) = rest.split_at(size);
-        parts[usize::from(!is_upward(&record[16..]))].extend_from_slice(record);
+        parts[usize::from(!is_first(ip_of(&record[16..])))].extend_from_slice(record);
         rest = after;
     }
     parts.iter().zip(ways).for_each(|(part, way)| fs::write(way, part).unwrap());
 }
 
-/// Whether an Ethernet frame goes to a higher address than it comes from.
-fn is_upward(frame: &[u8]) -> bool {
+/// The IP packet in an Ethernet frame.
+fn ip_of(frame: &[u8]) -> &[u8] {
     let mut at = 12;
     while frame[at..at + 2] == [0x81, 0] || frame[at..at + 2] == [0x88, 0xa8] {
         at += 4;
     }
-    let ip = &frame[at + 2..];
-    if ip[0] >> 4 == 4 { ip[12..16] < ip[16..20] } else { ip[8..24] < ip[24..40] }
+    &frame[at + 2..]
+}
+
+/// The addresses of an IP packet: from where, and to where.
+pub(crate) fn addresses(ip: &[u8]) -> [&[u8]; 2] {
+    if ip[0] >> 4 == 4 { [&ip[12..16], &ip[16..20]] } else { [&ip[8..24], &ip[24..40]] }
+}
+
+/// Whether an IP packet goes to a higher address than it comes from.
+pub(crate) fn is_upward(ip: &[u8]) -> bool {
+    let [from, to] = addresses(ip);
+    from < to
 }
 
 type Rows = BTreeMap<String, Value>;
@@ -49,7 +59,7 @@ fn read(path: &Path) -> (Value, Rows) {
 }
 
 /// Connections in which both ends speak and both say when they end: what one end alone says only one router hears.
-fn traffic() -> TrafficConfig {
+pub(crate) fn traffic() -> TrafficConfig {
     let mixed = TrafficConfig::mixed(3, 3_000);
     TrafficConfig {
         data_packets: 6..=12,
@@ -65,7 +75,7 @@ fn a_pair_of_routers_that_see_one_direction_each_is_one_view_of_whole_connection
     let site = Site::new();
     let capture = site.capture(traffic());
     let [up, down] = ["up.pcap", "down.pcap"].map(|name| site.path(name));
-    split(&capture, [&up, &down]);
+    split(&capture, [&up, &down], is_upward);
     let config = |one_way| Config { every: Some(Duration::from_secs(30)), one_way, ..Config::default() };
     site.router_of("both", &capture, config(false));
     site.router_of("up", &up, config(true));

@@ -1,5 +1,6 @@
 //! A real nats-server on loopback, with a directory of its own.
 
+use async_nats::jetstream;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -49,6 +50,15 @@ impl Server {
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Does something at the broker, and waits for it.
+    pub(crate) fn on_jetstream(&self, work: impl AsyncFnOnce(jetstream::Context)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = async_nats::ConnectOptions::new().connect(self.url()).await.unwrap();
+            work(jetstream::new(client)).await;
+        });
     }
 
     /// Ends it with SIGKILL.

@@ -8,11 +8,13 @@ use flowpeel::run::replay;
 use flowpeel_fleet::key::FleetKey;
 use flowpeel_iblt::hash::Secret;
 use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output as Ended, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const FLEET_KEY: [u8; 16] = [7; 16];
@@ -92,6 +94,11 @@ impl Site {
         write_new_secret(&self.path(&format!("{name}.key")), key).unwrap();
     }
 
+    /// The key of a router.
+    pub(crate) fn router_key(&self, router: &str) -> Secret {
+        Secret::new(FleetKey::new(Secret::new(FLEET_KEY)).bytes_of_router(router))
+    }
+
     /// Where the snapshots of a router are made.
     pub(crate) fn made(&self, router: &str) -> PathBuf {
         self.path("made").join(router)
@@ -147,6 +154,31 @@ impl Site {
             assert!(expected == found, "{router}: {name} differs");
         }
     }
+
+    /// The lists of a router in a directory, by the names of their files.
+    pub(crate) fn lists(&self, out: &str, router: &str) -> BTreeSet<String> {
+        let directory = self.path(out).join(router);
+        let all = if directory.is_dir() { names(&directory) } else { Vec::new() };
+        all.into_iter().filter(|name| name.ends_with(".ndjson")).collect()
+    }
+
+    /// Asserts that the lists of a router in these directories, of one collector after another, are all those in
+    /// `expected`, byte for byte, and that the last has all behind its first. Returns how many the last has.
+    pub(crate) fn assert_goes_on(&self, outs: &[&str], router: &str, expected: &str) -> usize {
+        let all = self.lists(expected, router);
+        let found: Vec<BTreeSet<String>> = outs.iter().map(|out| self.lists(out, router)).collect();
+        assert_eq!(found.iter().flatten().cloned().collect::<BTreeSet<_>>(), all, "{router}");
+        for (out, names) in outs.iter().zip(&found) {
+            for name in names {
+                let [expected, found] =
+                    [expected, out].map(|place| fs::read(self.path(place).join(router).join(name)).unwrap());
+                assert!(expected == found, "{router}: {name} of {out} differs");
+            }
+        }
+        let last = found.last().unwrap();
+        assert!(all.range(last.first().unwrap().clone()..).all(|name| last.contains(name)), "{router} has a gap");
+        last.len()
+    }
 }
 
 /// A command of the fleet.
@@ -162,6 +194,18 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// How long what is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Runs a command to its end. Returns its status and what it said.
