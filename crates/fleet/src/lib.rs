@@ -20,10 +20,14 @@
 //! ```text
 //! lists of each router -> newest -> joined -> network -> joined_list
 //!                                             network -> query -> serve
+//!                         history, life -------------------------> serve
+//! archives of routers -> past -----------------------------------> serve
 //! ```
 //!
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
-//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]).
+//! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]). The lists before
+//! them say how much there was ([`history`]) and what became of a connection ([`life`]), the archives of routers what an
+//! address had in the [`past`].
 //!
 //! # In operation
 //!
@@ -37,15 +41,18 @@ pub mod collect;
 pub mod command;
 mod feed;
 pub mod frame;
+pub mod history;
 pub mod inbox;
 pub mod joined;
 pub mod joined_list;
 pub mod key;
 pub mod listen;
+pub mod life;
 pub mod lists;
 pub mod metrics;
 pub mod network;
 pub mod newest;
+pub mod past;
 pub mod piece;
 pub mod query;
 pub mod serve;

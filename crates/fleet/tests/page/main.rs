@@ -2,9 +2,13 @@
 //!
 //! What needs Python with DuckDB, Node.js or Chromium is skipped, and says so, where that is not installed.
 
+mod access;
 mod api;
+#[path = "../fleet/certificates.rs"]
+mod certificates;
 mod hostile;
 mod join;
 mod network;
+mod past;
 mod schema;
 mod screen;
