@@ -7,6 +7,7 @@
 use crate::newest::{self, Place};
 use flowpeel::error::Result;
 use flowpeel::export::{ListFacts, ListFile, ListName};
+use flowpeel::signal::PartitionSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most headers that are kept, of all routers together: a day of ten routers in steps of ten seconds, in some ten
@@ -28,6 +29,7 @@ struct Interval {
     missing: u64,
     dropped: u64,
     is_complete: bool,
+    partitions: PartitionSet,
 }
 
 impl From<&ListFacts> for Interval {
@@ -42,6 +44,7 @@ impl From<&ListFacts> for Interval {
             missing: list.missing,
             dropped: list.dropped,
             is_complete: list.is_complete,
+            partitions: list.part.unwrap_or(PartitionSet::ALL),
         }
     }
 }
@@ -208,30 +211,41 @@ fn step_ns(asked: &[(&Place, Vec<&Interval>)], point_count: usize) -> i64 {
     i64::try_from(i128::from(interval_ns) * factor).unwrap_or(i64::MAX)
 }
 
-/// The steps of a router whose lists are in one place, or in parts.
+/// The steps of a router whose lists are in one place, or in parts. One in which partitions are missing is not
+/// complete.
 fn router_steps(parts: &[(&Place, Vec<&Interval>)], step_ns: i64) -> BTreeMap<i64, Point> {
-    let mut steps: BTreeMap<i64, Point> = BTreeMap::new();
+    let mut steps: BTreeMap<i64, (Point, PartitionSet)> = BTreeMap::new();
     for (_, intervals) in parts {
-        for (step, part) in part_steps(intervals, step_ns) {
-            steps.entry(step).and_modify(|whole| whole.add_part(&part)).or_insert(part);
+        for (step, (part, partitions)) in part_steps(intervals, step_ns) {
+            let add = |(whole, there): &mut (Point, PartitionSet)| {
+                whole.add_part(&part);
+                *there = there.or(partitions);
+            };
+            steps.entry(step).and_modify(add).or_insert((part, partitions));
         }
     }
-    steps
+    let whole = |(mut point, partitions): (Point, PartitionSet)| {
+        point.is_complete &= partitions == PartitionSet::ALL;
+        point
+    };
+    steps.into_iter().map(|(step, parts)| (step, whole(parts))).collect()
 }
 
-fn part_steps(intervals: &[&Interval], step_ns: i64) -> BTreeMap<i64, Point> {
-    let mut steps: BTreeMap<i64, Point> = BTreeMap::new();
+/// The steps of one place, each with the partitions that its last list has.
+fn part_steps(intervals: &[&Interval], step_ns: i64) -> BTreeMap<i64, (Point, PartitionSet)> {
+    let mut steps: BTreeMap<i64, (Point, PartitionSet)> = BTreeMap::new();
     for interval in intervals {
         // A list that ends with a step is the last in it.
         let step = (interval.end_ns.saturating_sub(1)).div_euclid(step_ns);
-        let begun = || Point { is_complete: true, routers: 1, ..Point::default() };
-        let point = steps.entry(step).or_insert_with(begun);
+        let begun = || (Point { is_complete: true, routers: 1, ..Point::default() }, PartitionSet::NONE);
+        let (point, partitions) = steps.entry(step).or_insert_with(begun);
         point.end_ns = step.saturating_add(1).saturating_mul(step_ns);
         (point.open, point.half_open, point.missing) = (interval.open, interval.half_open, interval.missing);
         point.opened = point.opened.saturating_add(interval.opened);
         point.closed = point.closed.saturating_add(interval.closed);
         point.dropped = point.dropped.saturating_add(interval.dropped);
         point.is_complete &= interval.is_complete;
+        *partitions = interval.partitions;
     }
     steps
 }

@@ -11,10 +11,6 @@ use flowpeel::signal::TICK_NS;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// The longest time for which archives are searched for one answer.
-const SEARCH_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// The archive of a router.
 #[derive(Clone, Debug)]
@@ -53,13 +49,7 @@ struct Rank {
 impl Rank {
     fn of(entry: &Entry, router: &str) -> Self {
         let reason = entry.fate.reason().unwrap_or_default().to_owned();
-        Rank {
-            start: Reverse(entry.start),
-            end: Reverse(entry.end),
-            key: entry.key,
-            reason,
-            router: router.to_owned(),
-        }
+        Rank { start: Reverse(entry.start), end: Reverse(entry.end), key: entry.key, reason, router: router.to_owned() }
     }
 
     /// The text from which [`Rank::parse`] makes it again.
@@ -125,13 +115,12 @@ pub struct PastPage {
     pub problems: Vec<String>,
 }
 
-/// Searches these archives.
+/// Searches these archives, for as long as it may go on.
 ///
 /// Complexity: what can hold an answer is read, all of it for each page. Memory for the page, and for what was open at
 /// ends of runs.
 #[must_use]
-pub fn past(archives: &[RouterArchive], query: &PastQuery) -> PastPage {
-    let began = Instant::now();
+pub fn past(archives: &[RouterArchive], query: &PastQuery, may_go_on: impl Fn() -> bool) -> PastPage {
     let mut page = PastPage { is_whole: true, ..PastPage::default() };
     let mut question = query.question.clone();
     if let Some(after) = &query.after {
@@ -149,7 +138,7 @@ pub fn past(archives: &[RouterArchive], query: &PastQuery) -> PastPage {
                     first.pop_last();
                 }
             }
-            page.is_whole &= began.elapsed() < SEARCH_TIME_MAX;
+            page.is_whole &= may_go_on();
             Ok(page.is_whole)
         });
         match searched {

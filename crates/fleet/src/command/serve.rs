@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use super::{Outcome, report};
-use crate::serve::{ServeConfig, Server, TlsFiles};
+use crate::serve::{PeerConfig, ServeConfig, Server, TlsFiles};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,6 +53,20 @@ pub(super) struct Arguments {
     /// Programs send it as Authorization: Bearer; the page asks for it once.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// A serve beside a collector with another share, whose lists are taken over; may be given several times
+    ///
+    /// A share that is missing makes the view incomplete. http:// is for this machine alone, https:// wants --peer-ca.
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    peer: Vec<String>,
+
+    /// The certificates of the authority that signed those of peers
+    #[arg(long, value_name = "FILE", requires = "peer", hide_short_help = true)]
+    peer_ca: Option<PathBuf>,
+
+    /// A file with the token of peers, which nobody but the owner may read
+    #[arg(long, value_name = "FILE", requires = "peer", hide_short_help = true)]
+    peer_token_file: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -72,6 +86,11 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         hosts: arguments.host.clone(),
         tls: arguments.tls(),
         token_file: arguments.token_file.clone(),
+        peers: PeerConfig {
+            urls: arguments.peer.clone(),
+            ca: arguments.peer_ca.clone(),
+            token_file: arguments.peer_token_file.clone(),
+        },
     };
     let server = Server::new(config).await.map_err(super::Failure::wrong_usage)?;
     let (routers, connections) = server.figures();

@@ -45,9 +45,22 @@ fn routers_are_added_up_step_by_step() {
     let place = tempfile::tempdir().unwrap();
     for end_s in (10..=60).step_by(10) {
         let complete = end_s != 30;
-        list(place.path(), "a", end_s, &format!("\"flows\":{end_s},\"half_open\":1,\"opened\":5,\"closed\":2,\"complete\":{complete},\"missing\":{}", u8::from(!complete)));
+        list(
+            place.path(),
+            "a",
+            end_s,
+            &format!(
+                "\"flows\":{end_s},\"half_open\":1,\"opened\":5,\"closed\":2,\"complete\":{complete},\"missing\":{}",
+                u8::from(!complete)
+            ),
+        );
         if end_s != 60 {
-            list(place.path(), "b", end_s, "\"flows\":7,\"half_open\":0,\"opened\":1,\"closed\":1,\"complete\":true,\"dropped\":3");
+            list(
+                place.path(),
+                "b",
+                end_s,
+                "\"flows\":7,\"half_open\":0,\"opened\":1,\"closed\":1,\"complete\":true,\"dropped\":3",
+            );
         }
     }
     let mut history = History::default();
@@ -77,21 +90,35 @@ fn routers_are_added_up_step_by_step() {
     assert_eq!((course.step_ns, ends(&course)), (20 * SECOND_NS, vec![20, 40, 60]));
     assert_eq!((course.points[1].open, course.points[1].opened, course.points[1].missing), (40, 10, 0));
     assert!(!course.points[1].is_complete);
-    let later = Span { since_ns: Some((DAY_S + 20) * SECOND_NS), until_ns: Some((DAY_S + 40) * SECOND_NS), ..span(None, 9) };
+    let later =
+        Span { since_ns: Some((DAY_S + 20) * SECOND_NS), until_ns: Some((DAY_S + 40) * SECOND_NS), ..span(None, 9) };
     assert_eq!(ends(&history.course(&later)), [30, 40]);
 }
 
 #[test]
 fn parts_of_a_list_are_one() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    list(one.path(), "a", 10, "\"flows\":4,\"half_open\":1,\"opened\":9,\"closed\":3,\"complete\":true,\"partitions\":[0,2,4,6]");
-    list(other.path(), "a", 10, "\"flows\":5,\"half_open\":2,\"opened\":9,\"closed\":3,\"complete\":false,\"missing\":2,\"partitions\":[1,3,5,7]");
+    list(
+        one.path(),
+        "a",
+        10,
+        "\"flows\":4,\"half_open\":1,\"opened\":9,\"closed\":3,\"complete\":true,\"partitions\":[0,2,4,6]",
+    );
+    list(
+        other.path(),
+        "a",
+        10,
+        "\"flows\":5,\"half_open\":2,\"opened\":9,\"closed\":3,\"complete\":false,\"missing\":2,\"partitions\":[1,3,5,7]",
+    );
     let mut history = History::default();
     read(&mut history, &[one.path(), other.path()]);
     let course = history.course(&span(None, 10));
     let [point] = course.points[..] else { panic!("{course:?}") };
     assert_eq!((course.routers, point.routers, point.open, point.half_open), (1, 1, 9, 3));
     assert_eq!((point.opened, point.closed, point.missing, point.is_complete), (9, 3, 2, false));
+    let mut history = History::default();
+    read(&mut history, &[one.path()]);
+    assert!(!history.course(&span(None, 10)).points[0].is_complete, "half of the partitions are not all");
 }
 
 #[test]
@@ -120,7 +147,10 @@ fn however_far_lists_are_apart_points_are_few() {
     fs::create_dir_all(&directory).unwrap();
     for (year, second) in [("1700", 1), ("1999", 2), ("2026", 3), ("2026", 4), ("2200", 5)] {
         let end = format!("{year}-01-01T00:00:0{second}.000000Z");
-        let header = format!("{{\"flow_list\":{{\"interval\":{second},\"start\":\"{year}-01-01T00:00:00Z\",\"end\":\"{end}\",\"flows\":{},\"half_open\":0}}}}\n", u64::MAX);
+        let header = format!(
+            "{{\"flow_list\":{{\"interval\":{second},\"start\":\"{year}-01-01T00:00:00Z\",\"end\":\"{end}\",\"flows\":{},\"half_open\":0}}}}\n",
+            u64::MAX
+        );
         fs::write(directory.join(format!("flows-{year}0101T00000{second}Z.ndjson")), header).unwrap();
     }
     let mut history = History::default();

@@ -26,7 +26,8 @@ fn list(directory: &Path, end_s: u32, rows: &[(u16, &str)], is_compressed: bool)
         rows.len()
     );
     rows.iter().for_each(|(port, state)| text += &line(*port, "", state));
-    let path = directory.join(format!("flows-20260101T0000{end_s:02}Z.ndjson{}", if is_compressed { ".zst" } else { "" }));
+    let path =
+        directory.join(format!("flows-20260101T0000{end_s:02}Z.ndjson{}", if is_compressed { ".zst" } else { "" }));
     let bytes = if is_compressed { zstd::encode_all(text.as_bytes(), 1).unwrap() } else { text.into_bytes() };
     fs::write(path, bytes).unwrap();
 }
@@ -63,7 +64,9 @@ fn states_follow_each_other_list_by_list() {
     let directory = place.path().join("a");
     fs::create_dir_all(&directory).unwrap();
     // So many that a list is halved several times.
-    let many = |state: &'static str| (1..2_000).map(|at| (2 * at, if at == 700 { state } else { "established" })).collect::<Vec<_>>();
+    let many = |state: &'static str| {
+        (1..2_000).map(|at| (2 * at, if at == 700 { state } else { "established" })).collect::<Vec<_>>()
+    };
     let without = many("established").into_iter().filter(|(port, _)| *port != 1_400).collect::<Vec<_>>();
     for (at, is_compressed) in [false, true, false, false].into_iter().enumerate() {
         let rows = [many("syn_sent"), many("established"), many("established"), without.clone()];

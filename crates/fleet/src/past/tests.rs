@@ -40,7 +40,7 @@ fn pages_have_each_connection_of_an_address_once_the_latest_first() {
     let archives = [archive(place.path(), "a~b", &entries), archive(place.path(), "c", &entries[..1_500])];
     let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
-        let page = past(&archives, &query("10.0.0.1", 170, after.as_deref()));
+        let page = past(&archives, &query("10.0.0.1", 170, after.as_deref()), || true);
         assert!(page.is_whole && page.problems.is_empty(), "{:?}", page.problems);
         found.extend(page.entries);
         match page.next {
@@ -60,21 +60,29 @@ fn what_is_open_is_there_and_what_is_no_archive_is_named() {
     let place = tempfile::tempdir().unwrap();
     let entries = [entry(1, 1, 10, 20, Fate::Open), entry(1, 2, 5, 9, Fate::Ended(Ending::Rst))];
     let archives = [archive(place.path(), "a", &entries)];
-    let page = past(&archives, &query("10.0.0.1", 10, None));
+    let page = past(&archives, &query("10.0.0.1", 10, None), || true);
     let found: Vec<_> = page.entries.iter().map(|(entry, _)| entry.fate.reason()).collect();
     assert_eq!((found, page.next), (vec![None, Some("rst")], None));
-    assert!(past(&archives, &query("10.0.0.9:1", 10, None)).entries.is_empty());
+    assert!(!past(&archives, &query("10.0.0.1", 10, None), || false).is_whole, "the time was up");
+    assert!(past(&archives, &query("10.0.0.9:1", 10, None), || true).entries.is_empty());
     let nothing = RouterArchive::new(place.path()).unwrap();
-    let page = past(&[nothing], &query("10.0.0.1", 10, None));
+    let page = past(&[nothing], &query("10.0.0.1", 10, None), || true);
     assert!(!page.is_whole && page.problems[0].contains("there is no archive here"), "{:?}", page.problems);
     assert!(RouterArchive::new(&place.path().join("nowhere")).is_err());
 }
 
 #[test]
 fn what_is_no_cursor_is_refused() {
-    for text in ["", "1", "1~2~3", "1~2~10.0.0.1:1~[::1]:2~~fin~a", "x~2~10.0.0.1:1~10.0.0.2:2~~fin~a", "1~2~10.0.0.1:1~10.0.0.2:2~~fin"] {
+    for text in [
+        "",
+        "1",
+        "1~2~3",
+        "1~2~10.0.0.1:1~[::1]:2~~fin~a",
+        "x~2~10.0.0.1:1~10.0.0.2:2~~fin~a",
+        "1~2~10.0.0.1:1~10.0.0.2:2~~fin",
+    ] {
         assert_eq!(PastQuery::new(Question::default(), 1, Some(text)).unwrap_err().parameter, "after", "{text}");
     }
     let text = format!("{}~{}~10.0.0.1:1~10.0.0.2:2~4095.1~fin~a~b", i64::MIN, i64::MAX);
-    assert!(past(&[], &PastQuery::new(Question::default(), 1, Some(&text)).unwrap()).entries.is_empty());
+    assert!(past(&[], &PastQuery::new(Question::default(), 1, Some(&text)).unwrap(), || true).entries.is_empty());
 }

@@ -1,8 +1,8 @@
 //! Who may ask: who has the token.
 //!
-//! A program shows it with every request (`Authorization: Bearer`). A browser shows it once, for a cookie that no script
-//! can read and that is sent to this server alone: a stream of events cannot carry a header, and a token that the page
-//! kept would be there for whatever script got into it.
+//! A program shows it with every request (`Authorization: Bearer`). A browser shows it once, for a cookie that no
+//! script can read and that is sent to this server alone: a stream of events cannot carry a header, and a token that
+//! the page kept would be there for whatever script got into it.
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderValue};
@@ -44,7 +44,8 @@ impl Access {
     fn new(token: &str) -> Self {
         // It follows from the token, so whoever has a new one has nothing of the sessions before, and who has not goes
         // on when the server was started again.
-        let session: String = digest(&["flowpeel page session ", token]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let session: String =
+            digest(&["flowpeel page session ", token]).iter().map(|byte| format!("{byte:02x}")).collect();
         Access { token: digest(&[token]), session: digest(&[&session]), cookie: session }
     }
 

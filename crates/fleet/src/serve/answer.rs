@@ -33,7 +33,7 @@ impl ViewFields {
         ViewFields {
             view: view.number,
             end: rfc3339(joined.end_ns()),
-            complete: network::is_complete(routers),
+            complete: view.is_complete(routers),
             missing: network::missing(routers),
             connections: joined.len(),
             established: joined.established_count(),
@@ -141,6 +141,7 @@ struct RoutersAnswer<'a> {
 /// All routers, and what cannot be read.
 pub(super) fn routers(view: &View, problem: Option<String>) -> Vec<u8> {
     let routers = view.routers();
+    let problem = problem.or_else(|| view.peers.problem());
     json(&RoutersAnswer { view: ViewFields::of(view, &routers), routers: &routers, problem })
 }
 

@@ -1,7 +1,8 @@
 //! The view of a network, made anew when lists have come, and what the headers of the lists before them say.
 
+use super::peers::{PeerStates, Peers};
 use crate::history::History;
-use crate::network::{Network, Router};
+use crate::network::{self, Network, Router};
 use crate::newest::{self, Mark, Place};
 use flowpeel::error::Error;
 use std::collections::BTreeMap;
@@ -32,6 +33,10 @@ pub(super) struct View {
     pub(super) network: Network,
     /// Where its lists are.
     pub(super) places: Vec<Place>,
+    /// Those of them that are no peer's.
+    pub(super) own_places: Vec<Place>,
+    /// Whether the peers answer.
+    pub(super) peers: PeerStates,
     /// When the routers began anew of which that was noticed, by the ends of their lists.
     restarts: BTreeMap<String, String>,
     /// How long it took to read.
@@ -47,6 +52,12 @@ impl View {
             router.restarted = self.restarts.get(&router.name).cloned();
         }
         routers
+    }
+
+    /// Whether everything known to be open is in it, with these routers as they are now.
+    #[must_use]
+    pub(super) fn is_complete(&self, routers: &[Router]) -> bool {
+        network::is_complete(routers) && self.peers.all_answer()
     }
 }
 
@@ -85,15 +96,28 @@ impl Drop for Follower {
     }
 }
 
-/// Follows the lists in these directories. The first view is there when this returns.
+/// Follows the lists in these directories, and those of peers. The first view is there when this returns.
 ///
 /// # Errors
 ///
 /// A directory cannot be read, two are of one router, or no thread can be started.
-pub(super) fn follow(directories: Vec<PathBuf>) -> flowpeel::error::Result<(Follower, watch::Receiver<Arc<View>>)> {
-    let places = newest::places(&directories)?;
+pub(super) fn follow(
+    directories: Vec<PathBuf>,
+    peers: &Peers,
+) -> flowpeel::error::Result<(Follower, watch::Receiver<Arc<View>>)> {
+    let (own, states) = (directories.len(), peers.states());
+    let directories: Vec<PathBuf> = directories.into_iter().chain(peers.directories()).collect();
+    let (places, own_places) = places(&directories, own)?;
     let network = Network::read(&places)?;
-    let view = View { number: 1, network, places: places.clone(), restarts: BTreeMap::new(), took: Duration::ZERO };
+    let view = View {
+        number: 1,
+        network,
+        places: places.clone(),
+        own_places: own_places.clone(),
+        peers: states.clone(),
+        restarts: BTreeMap::new(),
+        took: Duration::ZERO,
+    };
     let (sender, receiver) = watch::channel(Arc::new(view));
     let should_stop = Arc::new(AtomicBool::new(false));
     let marks = vec![Mark::default(); places.len()];
@@ -101,7 +125,10 @@ pub(super) fn follow(directories: Vec<PathBuf>) -> flowpeel::error::Result<(Foll
     let history = Arc::default();
     let following = Following {
         directories,
+        own,
         places,
+        own_places,
+        peers: states,
         marks,
         sender,
         number: 1,
@@ -116,9 +143,17 @@ pub(super) fn follow(directories: Vec<PathBuf>) -> flowpeel::error::Result<(Foll
     Ok((Follower { problem, history, should_stop, thread: Some(thread) }, receiver))
 }
 
+/// The places in all directories, and in the first of them, which are our own.
+fn places(directories: &[PathBuf], own: usize) -> flowpeel::error::Result<(Vec<Place>, Vec<Place>)> {
+    Ok((newest::places(directories)?, newest::places(directories.get(..own).unwrap_or_default())?))
+}
+
 struct Following {
     directories: Vec<PathBuf>,
+    own: usize,
     places: Vec<Place>,
+    own_places: Vec<Place>,
+    peers: PeerStates,
     marks: Vec<Mark>,
     sender: watch::Sender<Arc<View>>,
     number: u64,
@@ -154,7 +189,7 @@ impl Following {
 
     /// Looks for routers. Returns whether they are others than before.
     fn look_for_places(&mut self) -> bool {
-        let places = match newest::places(&self.directories) {
+        let (places, own_places) = match places(&self.directories, self.own) {
             Ok(places) => places,
             Err(error) => {
                 self.problem.set(Some(error.to_string()));
@@ -165,7 +200,7 @@ impl Following {
         let is_other = places != self.places;
         if is_other {
             self.marks = vec![Mark::default(); places.len()];
-            self.places = places;
+            (self.places, self.own_places) = (places, own_places);
         }
         is_other
     }
@@ -193,7 +228,15 @@ impl Following {
                 self.restarts.extend(restarted);
                 self.restarts.retain(|name, _| network.routers.iter().any(|router| router.name == *name));
                 let (number, restarts) = (self.number, self.restarts.clone());
-                let view = View { number, network, places: self.places.clone(), restarts, took: began.elapsed() };
+                let view = View {
+                    number,
+                    network,
+                    places: self.places.clone(),
+                    own_places: self.own_places.clone(),
+                    peers: self.peers.clone(),
+                    restarts,
+                    took: began.elapsed(),
+                };
                 self.sender.send_replace(Arc::new(view));
             }
             Err(error) => self.problem.set(Some(error.to_string())),

@@ -10,8 +10,10 @@ mod access;
 mod answer;
 mod exposition;
 mod follow;
+mod lists;
 mod page;
 mod past;
+mod peers;
 mod tls;
 
 use crate::history::History;
@@ -34,6 +36,8 @@ use follow::{Follower, Problem, View};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+pub use peers::PeerConfig;
+use peers::Peers;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -100,6 +104,8 @@ pub struct ServeConfig {
     pub tls: Option<TlsFiles>,
     /// The file with the token that opens.
     pub token_file: Option<PathBuf>,
+    /// Where the shares of other collectors are.
+    pub peers: PeerConfig,
 }
 
 impl ServeConfig {
@@ -130,6 +136,7 @@ pub struct Server {
     tls: Option<TlsAcceptor>,
     app: Router,
     shared: Arc<Shared>,
+    peers: Peers,
     _follower: Follower,
 }
 
@@ -182,7 +189,9 @@ impl Server {
         let cannot = |error| Error::new(format!("cannot listen at {}", config.listen)).because(error);
         let listener = TcpListener::bind(config.listen).await.map_err(cannot)?;
         let archives = config.archives.iter().map(|directory| RouterArchive::new(directory)).collect::<Result<_>>()?;
-        let (follower, views) = follow::follow(config.directories)?;
+        let peers = Peers::new(&config.peers)?;
+        peers.ask_once().await;
+        let (follower, views) = follow::follow(config.directories, &peers)?;
         let shared = Arc::new(Shared {
             views,
             problem: follower.problem.clone(),
@@ -195,7 +204,7 @@ impl Server {
             questions: Arc::new(Semaphore::new(QUESTION_COUNT_MAX)),
             long_questions: Arc::new(Semaphore::new(LONG_QUESTION_COUNT_MAX)),
         });
-        Ok(Server { listener, tls, app: app(&shared), shared, _follower: follower })
+        Ok(Server { listener, tls, app: app(&shared), shared, peers, _follower: follower })
     }
 
     /// Where a browser finds it.
@@ -216,8 +225,12 @@ impl Server {
         (view.network.routers.len(), view.network.joined.len())
     }
 
-    /// Serves clients until this is dropped.
+    /// Serves clients, and asks peers, until this is dropped.
     pub async fn run(&self) {
+        tokio::join!(self.serve_clients(), self.peers.run());
+    }
+
+    async fn serve_clients(&self) {
         let mut clients: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -286,6 +299,8 @@ fn app(shared: &Arc<Shared>) -> Router {
     }
     app.route("/api/v1/connections", get(connections))
         .route("/api/v1/routers", get(routers))
+        .route("/api/v1/lists", get(lists::lists))
+        .route("/api/v1/lists/{number}/{name}", get(lists::list))
         .route("/api/v1/history", get(past::history))
         .route("/api/v1/life", get(past::one_life))
         .route("/api/v1/past", get(past::past))

@@ -14,9 +14,13 @@ use flowpeel::select::{duration, time_ns};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The points of an answer unless the request says: more than a screen has place for bars.
 const POINT_COUNT: usize = 300;
+
+/// The longest time for which archives are searched for one answer.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(8);
 
 type Asked<T> = Result<UrlQuery<T>, QueryRejection>;
 
@@ -132,10 +136,7 @@ impl PastParameters {
 }
 
 /// Connections of an address, of which most have ended.
-pub(super) async fn past(
-    State(shared): State<Arc<Shared>>,
-    asked: Asked<PastParameters>,
-) -> Result<Response, Refusal> {
+pub(super) async fn past(State(shared): State<Arc<Shared>>, asked: Asked<PastParameters>) -> Result<Response, Refusal> {
     if shared.archives.is_empty() {
         let what = "there is no archive: flowpeel live --archive DIR writes one, and serve --archive DIR shows it";
         return Ok(refused(StatusCode::NOT_FOUND, what));
@@ -143,5 +144,9 @@ pub(super) async fn past(
     let UrlQuery(asked) = asked?;
     let query = asked.query(shared.view().network.joined.end_ns())?;
     let archives = Arc::clone(&shared.archives);
-    Ok(in_turn(&shared.long_questions, move || answer::past(&past::past(&archives, &query))).await)
+    let work = move || {
+        let began = Instant::now();
+        answer::past(&past::past(&archives, &query, || began.elapsed() < SEARCH_TIME_MAX))
+    };
+    Ok(in_turn(&shared.long_questions, work).await)
 }

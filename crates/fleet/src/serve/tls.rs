@@ -20,7 +20,8 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     // What is wrong with a key is not printed: it may have parts of it.
     let private = PrivateKeyDer::from_pem_slice(text.as_bytes());
     let private = private.map_err(|_| Error::new("there is no private key in PEM form here").in_file(key))?;
-    let cannot = |error: pem::Error| Error::new("there is no certificate in PEM form here").in_file(certificate).because(error);
+    let cannot =
+        |error: pem::Error| Error::new("there is no certificate in PEM form here").in_file(certificate).because(error);
     let file = File::open(certificate);
     let file = file.map_err(|error| Error::new("cannot read the certificate").in_file(certificate).because(error))?;
     let chain: Vec<CertificateDer> =
@@ -28,7 +29,8 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     if chain.is_empty() {
         return Err(Error::new("there is no certificate in PEM form here").in_file(certificate));
     }
-    let cannot = |error: rustls::Error| Error::new("cannot serve under this certificate").in_file(certificate).because(error);
+    let cannot =
+        |error: rustls::Error| Error::new("cannot serve under this certificate").in_file(certificate).because(error);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(cannot)?;
     let mut config = config.with_no_client_auth().with_single_cert(chain, private).map_err(cannot)?;

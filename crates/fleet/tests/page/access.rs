@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const TOKEN: &str = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9v";
 
 /// A place with certificates and a token; `None`, and a word about it, where openssl is not installed.
-struct Site {
+pub(crate) struct Site {
     place: TempDir,
     network: Network,
 }
@@ -24,7 +24,7 @@ fn private(path: &Path) {
 }
 
 impl Site {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let site = Site { place: tempfile::tempdir().unwrap(), network: Network::of(&["east", "west"], 2_000) };
         certificates(site.place.path())?;
         fs::write(site.path("token"), format!("{TOKEN}\n")).unwrap();
@@ -33,20 +33,16 @@ impl Site {
         Some(site)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
-    fn options(&self) -> Vec<String> {
+    pub(crate) fn options(&self) -> Vec<String> {
         let file = |name: &str| self.path(name).to_str().unwrap().to_owned();
-        [
-            ("--tls-certificate", file("server.pem")),
-            ("--tls-key", file("server.key")),
-            ("--token-file", file("token")),
-        ]
-        .into_iter()
-        .flat_map(|(option, value)| [option.to_owned(), value])
-        .collect()
+        [("--tls-certificate", file("server.pem")), ("--tls-key", file("server.key")), ("--token-file", file("token"))]
+            .into_iter()
+            .flat_map(|(option, value)| [option.to_owned(), value])
+            .collect()
     }
 
     fn serve(&self, listen: &str) -> Serving {
@@ -83,7 +79,8 @@ fn who_has_the_token_gets_in_and_nobody_else() {
         let (status, text) = site.curl(&serving, path, &[]);
         assert_eq!(status, "401", "{path}");
         assert!(text.contains("www-authenticate: Bearer"), "{text}");
-        for wrong in ["Authorization: Bearer x", &format!("Authorization: Basic {TOKEN}"), "Cookie: __Host-flowpeel=x"] {
+        for wrong in ["Authorization: Bearer x", &format!("Authorization: Basic {TOKEN}"), "Cookie: __Host-flowpeel=x"]
+        {
             assert_eq!(site.curl(&serving, path, &["--header", wrong]).0, "401", "{path} {wrong}");
         }
     }
@@ -94,7 +91,10 @@ fn who_has_the_token_gets_in_and_nobody_else() {
         assert_eq!(site.curl(&serving, path, &["--header", &bearer]).0, "200", "{path}");
     }
     // Under whatever name: it is the token that opens.
-    assert_eq!(site.curl(&serving, "/api/v1/routers", &["--header", &bearer, "--header", "Host: flows.example"]).0, "200");
+    assert_eq!(
+        site.curl(&serving, "/api/v1/routers", &["--header", &bearer, "--header", "Host: flows.example"]).0,
+        "200"
+    );
     assert_eq!(site.curl(&serving, "/session", &["--request", "POST"]).0, "401");
     assert_eq!(site.curl(&serving, "/session", &["--request", "POST", "--header", "Authorization: Bearer x"]).0, "401");
     let (status, text) = site.curl(&serving, "/session", &["--request", "POST", "--header", &bearer]);

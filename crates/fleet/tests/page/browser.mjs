@@ -99,7 +99,7 @@ async function main() {
   const textOf = ({ params }) => params.entry?.text ?? params.exceptionDetails.exception?.description ?? params.exceptionDetails.text;
   if (token) {
     await page("Page.navigate", { url: base });
-    await until("the page asks", "document.getElementById('sign-in').open && document.activeElement.id === 'token'");
+    await until("the page asks", "document.getElementById('sign-in')?.open && document.activeElement.id === 'token'");
     await check("sign in");
     await type("not this one");
     await press("Enter");
@@ -113,7 +113,7 @@ async function main() {
     await press("Enter");
     await until("connections", `${lines} > 20 && !document.getElementById('sign-in').open`);
     await page("Page.navigate", { url: `${base}?view=routers` });
-    await until("it is not asked for again", "document.querySelectorAll('.health').length > 1 && !document.getElementById('sign-in').open");
+    await until("it is not asked for again", "document.querySelectorAll('.health').length > 1 && !document.getElementById('sign-in')?.open");
     const kept = await value("document.cookie + JSON.stringify({ ...localStorage, ...sessionStorage }).slice(1, -1) + document.getElementById('token').value");
     return { kept, faults: faultsOf().map(textOf).filter((text) => !text.includes("status of 401")).concat(objections) };
   }

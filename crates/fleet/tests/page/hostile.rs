@@ -108,9 +108,7 @@ fn the_page_asks_nobody_else_and_makes_no_markup() {
     let serving = network.serve();
     let html = serving.get("/").body;
     assert!(html.contains("<script type=\"module\" src=\"/page.js\">") && !html.contains("style="));
-    for path in
-        ["/", "/page.js", "/words.js", "/show.js", "/elements.js", "/charts.js", "/timeline.js", "/page.css"]
-    {
+    for path in ["/", "/page.js", "/words.js", "/show.js", "/elements.js", "/charts.js", "/timeline.js", "/page.css"] {
         let text = serving.get(path).body;
         assert!(text.len() > 500, "{path}");
         for outside in [

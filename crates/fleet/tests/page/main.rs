@@ -6,9 +6,14 @@ mod access;
 mod api;
 #[path = "../fleet/certificates.rs"]
 mod certificates;
+mod duckdb;
+mod fuzz;
 mod hostile;
 mod join;
 mod network;
+mod paging;
 mod past;
+mod peers;
+mod rows;
 mod schema;
 mod screen;

@@ -28,10 +28,15 @@ fn list(path: &Path) -> (Value, Vec<String>) {
 }
 
 impl Network {
+    /// No router yet.
+    pub(crate) fn empty() -> Self {
+        Network(tempfile::tempdir().unwrap())
+    }
+
     /// Routers with these names, each of which sees a part of the same generated connections: all but those whose place
     /// in the list is at its own place among them, counted round.
     pub(crate) fn of(names: &[&str], connection_count: u64) -> Self {
-        let network = Network(tempfile::tempdir().unwrap());
+        let network = Network::empty();
         let capture = network.0.path().join("capture.pcap");
         let config = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(7, connection_count) };
         write_pcap(&mut Traffic::new(config).unwrap(), &mut BufWriter::new(File::create(&capture).unwrap())).unwrap();

@@ -124,7 +124,8 @@ fn figures_are_those_of_the_headers() {
         one["points"].as_array().unwrap().iter().zip(both["points"].as_array().unwrap()).zip(&lists)
     {
         let header = &header["flow_list"];
-        for (field, name) in [("open", "flows"), ("half_open", "half_open"), ("opened", "opened"), ("closed", "closed")] {
+        for (field, name) in [("open", "flows"), ("half_open", "half_open"), ("opened", "opened"), ("closed", "closed")]
+        {
             assert_eq!(point[field], header[name], "{point} {header}");
             assert_eq!(sum[field].as_u64().unwrap(), 2 * header[name].as_u64().unwrap());
         }
@@ -133,12 +134,17 @@ fn figures_are_those_of_the_headers() {
         assert_eq!(sum["routers"], 2);
     }
     assert_eq!((&one["step"], &both["routers"]), (&10.0.into(), &2.into()));
-    let opened = |course: &Value| course["points"].as_array().unwrap().iter().map(|point| point["opened"].as_u64().unwrap()).sum::<u64>();
+    let opened = |course: &Value| {
+        course["points"].as_array().unwrap().iter().map(|point| point["opened"].as_u64().unwrap()).sum::<u64>()
+    };
     let coarse = described(&serving, "/api/v1/history", "?router=east&points=3", 200);
     assert!(coarse["points"].as_array().unwrap().len() <= 3);
     assert_eq!(opened(&coarse), opened(&one), "what opened is in some step, however long steps are");
     assert!(described(&serving, "/api/v1/history", "?router=north", 200)["points"].as_array().unwrap().is_empty());
-    assert_eq!(described(&serving, "/api/v1/history", "?since=1ms&router=east", 200)["points"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        described(&serving, "/api/v1/history", "?since=1ms&router=east", 200)["points"].as_array().unwrap().len(),
+        1
+    );
     for query in ["?points=0", "?points=1001", "?since=yesterday", "?until=", "?router=a&router=b", "?x=1"] {
         described(&serving, "/api/v1/history", query, 400);
     }
@@ -175,12 +181,21 @@ fn the_life_of_a_connection_is_what_the_lists_have() {
             assert_eq!(stages[0]["since"], words[0].0, "{ends}");
             assert_eq!(stages[0]["state"], words[0].1);
             let last = &stages[stages.len() - 1];
-            assert_eq!((&last["until"], &last["state"]), (&words[words.len() - 1].0.clone().into(), &words[words.len() - 1].1.clone().into()));
+            assert_eq!(
+                (&last["until"], &last["state"]),
+                (&words[words.len() - 1].0.clone().into(), &words[words.len() - 1].1.clone().into())
+            );
         }
     }
     let nobody = described(&serving, "/api/v1/life", "?client=203.0.113.7:1&server=203.0.113.8:2", 200);
     assert!(nobody["routers"].as_array().unwrap().iter().all(|router| router["stages"].as_array().unwrap().is_empty()));
-    for query in ["", "?client=1.1.1.1:1", "?client=1.1.1.1:1&server=[::1]:1", "?client=1.1.1.1&server=1.1.1.1:1", "?client=1.1.1.1:1&server=1.1.1.2:1&vlan=x"] {
+    for query in [
+        "",
+        "?client=1.1.1.1:1",
+        "?client=1.1.1.1:1&server=[::1]:1",
+        "?client=1.1.1.1&server=1.1.1.1:1",
+        "?client=1.1.1.1:1&server=1.1.1.2:1&vlan=x",
+    ] {
         described(&serving, "/api/v1/life", query, 400);
     }
 }
@@ -228,7 +243,14 @@ fn pages_of_an_address_are_what_the_archive_has() {
     let reset = described(&serving, "/api/v1/past", &format!("?end={server}&filter=reason+rst&limit=1000"), 200);
     let is_reset = |row: &String| row.ends_with(" rst");
     assert_eq!(reset["connections"].as_array().unwrap().len(), expected.iter().filter(|row| is_reset(row)).count());
-    for query in ["", "?end=host", "?end=1.1.1.1&limit=0", "?end=1.1.1.1&after=1", "?end=1.1.1.1&filter=prot", "?end=1.1.1.1&since=x"] {
+    for query in [
+        "",
+        "?end=host",
+        "?end=1.1.1.1&limit=0",
+        "?end=1.1.1.1&after=1",
+        "?end=1.1.1.1&filter=prot",
+        "?end=1.1.1.1&since=x",
+    ] {
         described(&serving, "/api/v1/past", query, 400);
     }
 }

@@ -111,8 +111,8 @@ pub(crate) fn browse(browser: &str, url: &str, environment: &[(&str, &str)]) -> 
     serde_json::from_slice(&ended.stdout).unwrap()
 }
 
-/// `browser.mjs` says what it does there: it searches, opens, groups and goes through all views by keyboard. With axe-core
-/// (`FLOWPEEL_AXE` is its file `axe.min.js`) each view is checked for who sees or hears the page otherwise.
+/// `browser.mjs` says what it does there: it searches, opens, groups and goes through all views by keyboard. With
+/// axe-core (`FLOWPEEL_AXE` is its file `axe.min.js`) each view is checked for who sees or hears the page otherwise.
 #[test]
 fn the_page_is_used_by_keyboard_in_a_browser() {
     let Some(browser) = browser() else { return };
