@@ -11,7 +11,6 @@ use crate::export::{
 };
 use crate::select::Filter;
 use clap::Args;
-use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Connections that are printed together: lines of a megabyte.
@@ -42,7 +41,7 @@ pub(super) struct Arguments {
     directory: PathBuf,
 
     /// One end of the connections, or both
-    #[arg(value_name = "ADDRESS[:PORT]", num_args = 0..=2, value_parser = endpoint)]
+    #[arg(value_name = "ADDRESS[:PORT]", num_args = 0..=2)]
     ends: Vec<Endpoint>,
 
     /// What connections look like [default: table on a terminal, otherwise ndjson]
@@ -107,18 +106,6 @@ impl Arguments {
             (None, kind) => Ok(Destination::Stdout(kind)),
         }
     }
-}
-
-/// An address with or without a port.
-fn endpoint(text: &str) -> std::result::Result<Endpoint, String> {
-    if let Ok(end) = text.parse::<SocketAddr>() {
-        return Ok(Endpoint { address: end.ip(), port: Some(end.port()) });
-    }
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let address = bare.parse::<IpAddr>();
-    address.map(|address| Endpoint { address, port: None }).map_err(|_| {
-        "an end is an address, or an address and a port: 10.0.0.1, 10.0.0.1:443, ::1, [::1]:443".to_owned()
-    })
 }
 
 /// Finds what the arguments ask for.
@@ -321,18 +308,6 @@ mod tests {
             AnyKey::of_ends("10.0.0.1:40000".parse().unwrap(), "93.184.216.34:443".parse().unwrap(), VlanTags::NONE);
         let (start, end) = (17_672_256_005, 17_672_256_100);
         Entry { end, key: key.unwrap(), start, clock_set: 0, fate, midstream: false, may_be_older: false }
-    }
-
-    #[test]
-    fn ends_are_addresses_with_or_without_a_port() {
-        let end = |address: &str, port| Ok(Endpoint { address: address.parse().unwrap(), port });
-        assert_eq!(endpoint("10.0.0.1"), end("10.0.0.1", None));
-        assert_eq!(endpoint("10.0.0.1:443"), end("10.0.0.1", Some(443)));
-        assert_eq!([endpoint("::1"), endpoint("[::1]")], [end("::1", None), end("::1", None)]);
-        assert_eq!(endpoint("[::1]:443"), end("::1", Some(443)));
-        for wrong in ["", "10.0.0", "10.0.0.1:", "10.0.0.1:65536", "host", "[::1", "::1]:443"] {
-            assert!(endpoint(wrong).unwrap_err().contains("an end is an address"), "{wrong}");
-        }
     }
 
     #[test]

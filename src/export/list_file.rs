@@ -15,12 +15,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// The longest line of a list, in bytes: an IPv6 connection with two VLAN tags takes half of it.
 const LIST_LINE_SIZE_MAX: usize = 1 << 10;
+
+/// A part of a list that is shorter than this is read line by line, and no more halved: a page, some dozen lines.
+const HALVED_SIZE_MIN: u64 = 4 << 10;
 
 #[derive(Deserialize)]
 struct HeaderLine {
@@ -52,6 +55,8 @@ struct HeaderFields {
     opened: u64,
     #[serde(default)]
     closed: u64,
+    #[serde(default)]
+    dropped: u64,
     routers: Option<u64>,
     base: Option<ListId>,
     elapsed: Option<f64>,
@@ -156,6 +161,8 @@ struct FileLines {
     lines: Box<dyn BufRead>,
     line: Vec<u8>,
     offset: u64,
+    /// How many bytes were read, of which some may have been passed over.
+    read_size: u64,
 }
 
 impl FileLines {
@@ -171,6 +178,7 @@ impl FileLines {
         let read = (&mut self.lines).take(limit).read_until(b'\n', &mut self.line);
         let size = read.map_err(|error| self.refuse("cannot read the list").because(error))?;
         self.offset += size as u64;
+        self.read_size += size as u64;
         if size > LIST_LINE_SIZE_MAX {
             return Err(self.refuse("a line is longer than any of a list"));
         }
@@ -197,12 +205,18 @@ pub struct ListFacts {
     pub end_ns: i64,
     /// Whether everything known to be open is in it.
     pub is_complete: bool,
+    /// How many connections were established at its end.
+    pub flows: u64,
+    /// How many were half-open.
+    pub half_open: u64,
     /// About how many connections are wrongly not listed, or wrongly still listed.
     pub missing: u64,
     /// How many were established in the interval.
     pub opened: u64,
     /// How many established ones ended in the interval.
     pub closed: u64,
+    /// How many packets were lost before they could be read, in the interval.
+    pub dropped: u64,
     /// The partitions that are in it, if it is a part of a list.
     pub part: Option<PartitionSet>,
 }
@@ -240,7 +254,7 @@ impl ListFile {
             return Err(Error::new("this is no file").in_file(path));
         }
         let text = unpacked(File::open(path).map_err(cannot)?).map_err(cannot)?;
-        let mut lines = FileLines { path: path.to_path_buf(), lines: text, line: Vec::new(), offset: 0 };
+        let mut lines = FileLines { path: path.to_path_buf(), lines: text, line: Vec::new(), offset: 0, read_size: 0 };
         if !lines.next()? {
             return Err(lines.refuse("this is no list of flowpeel: it is empty"));
         }
@@ -273,9 +287,10 @@ impl ListFile {
             base = Some((base_id, nanoseconds(elapsed)));
             left = listed.saturating_add(delisted);
         }
-        let HeaderFields { id, complete: is_complete, missing, opened, closed, partitions: part, .. } = fields;
-        let is_merged = fields.routers.is_some();
-        let facts = ListFacts { id, start_ns, end_ns, is_complete, missing, opened, closed, part };
+        let HeaderFields { id, complete: is_complete, flows, half_open, missing, opened, closed, dropped, .. } = fields;
+        let (is_merged, part) = (fields.routers.is_some(), fields.partitions);
+        let facts =
+            ListFacts { id, start_ns, end_ns, is_complete, flows, half_open, missing, opened, closed, dropped, part };
         Ok(ListFile { lines, left, facts, is_merged, base })
     }
 
@@ -319,6 +334,11 @@ impl ListFile {
                 break line;
             }
         };
+        self.row(&line).map(Some)
+    }
+
+    /// The connection of a line.
+    fn row(&self, line: &FlowLine) -> Result<ListedRow> {
         let (Some(state), Some(start_ns), Some(sides)) = (line.state(), line.start_ns(), line.sides()) else {
             let what = "this is no line of a list: its start, state or sides are missing or unknown";
             return Err(self.lines.refuse(what));
@@ -337,7 +357,76 @@ impl ListFile {
             start_is_bound,
             sides,
         };
-        Ok(Some(ListedRow { row, is_delisted: line.is_closed() }))
+        Ok(ListedRow { row, is_delisted: line.is_closed() })
+    }
+
+    /// The connection with this key as this list has it, half-open ones too, or the last that became of it in a list of
+    /// changes; `None` if it is not in it. Nothing can be read after this.
+    ///
+    /// Complexity: some twenty lines of a list in full that is not compressed, whose middle is looked at, and so on. Of
+    /// another all lines before the connection.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::next_row`], without the number of lines.
+    pub fn row_of(&mut self, key: &AnyKey) -> Result<Option<ListedRow>> {
+        if self.base.is_none() {
+            self.pass_over(key)?;
+        }
+        let mut found = None;
+        while self.lines.next()? {
+            let (line, at) = self.lines.flow()?;
+            if at > *key {
+                break;
+            }
+            if at == *key && (!line.is_closed() || self.base.is_some()) {
+                found = Some(self.row(&line)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many bytes of text were read so far.
+    #[must_use]
+    pub fn read_size(&self) -> u64 {
+        self.lines.read_size
+    }
+
+    /// Passes over lines before the one with this key, by halves, in a list in full that is not compressed. What closed
+    /// before the list stands behind it in an order of its own.
+    fn pass_over(&mut self, key: &AnyKey) -> Result<()> {
+        let path = self.lines.path.clone();
+        let cannot = |error: std::io::Error| Error::new("cannot read the list").in_file(&path).because(error);
+        let mut file = File::open(&path).map_err(cannot)?;
+        let (mut low, mut high) = (self.lines.offset, file.metadata().map_err(cannot)?.len());
+        let mut magic = [0; 4];
+        if high < low + HALVED_SIZE_MIN
+            || file.read_exact(&mut magic).is_err()
+            || u32::from_le_bytes(magic) == zstd::zstd_safe::MAGICNUMBER
+        {
+            return Ok(());
+        }
+        let mut lines_at = |at: u64, read_size: u64| -> Result<FileLines> {
+            file.seek(SeekFrom::Start(at)).map_err(cannot)?;
+            let text = Box::new(BufReader::new(file.try_clone().map_err(cannot)?));
+            Ok(FileLines { path: path.clone(), lines: text, line: Vec::new(), offset: at, read_size })
+        };
+        let mut read_size = self.lines.read_size;
+        while high - low >= HALVED_SIZE_MIN {
+            let middle = low + (high - low) / 2;
+            let mut lines = lines_at(middle, read_size)?;
+            // The rest of a line.
+            lines.next()?;
+            let at = lines.offset;
+            let is_before = at < high && lines.next()? && {
+                let (line, found) = lines.flow()?;
+                !line.is_closed() && found < *key
+            };
+            read_size = lines.read_size;
+            (low, high) = if is_before { (at, high) } else { (low, middle) };
+        }
+        self.lines = lines_at(low, read_size)?;
+        Ok(())
     }
 
     /// Reads the next line. Returns whether there was one.

@@ -22,16 +22,19 @@
 //! lists of each router -> newest -> joined -> network -> joined_list
 //!                                             network -> query -> serve
 //!                                             network -> twins
+//!                         history, life -------------------------> serve
+//! archives of routers -> past -----------------------------------> serve
 //! ```
 //!
 //! The [`newest`] lists of all routers are [`joined`] into one view of the [`network`], which is written as a
 //! [`joined_list`], or asked by a [`query`] that comes over HTTP ([`serve`]); or it is followed where two [`twins`] do
-//! not agree.
+//! not agree. The lists before them say how much there was ([`history`]) and what became of a connection ([`life`]),
+//! the archives of routers what an address had in the [`past`].
 //!
 //! # In operation
 //!
 //! [`ship`] and [`collect`] publish their figures as [`metrics`], which flowpeel's server of metrics shows. What serves
-//! is to [`listen`] on this machine alone.
+//! them is to [`listen`] on this machine alone.
 //!
 //! All but `broker`, `ship`, `collect` and `serve` is plain code without a network or clock, and tested as such.
 
@@ -41,16 +44,19 @@ pub mod collect;
 pub mod command;
 mod feed;
 pub mod frame;
+pub mod history;
 mod hold;
 pub mod inbox;
 pub mod joined;
 pub mod joined_list;
 pub mod key;
+pub mod life;
 pub mod listen;
 pub mod lists;
 pub mod metrics;
 pub mod network;
 pub mod newest;
+pub mod past;
 pub mod piece;
 pub mod query;
 pub mod serve;

@@ -1,4 +1,4 @@
-//! Where the servers of this crate listen: on this machine alone.
+//! Where the servers of figures listen: on this machine alone.
 
 use flowpeel::error::{Error, Result};
 use flowpeel::metrics::http::is_exposed;

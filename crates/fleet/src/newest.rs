@@ -66,7 +66,7 @@ fn place(directory: PathBuf) -> Place {
 }
 
 /// The names of the lists in a directory, in order.
-fn names(directory: &Path) -> Result<Vec<ListName>> {
+pub(crate) fn names(directory: &Path) -> Result<Vec<ListName>> {
     let cannot = cannot_look(directory);
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(&cannot)? {

@@ -46,8 +46,37 @@ pub struct BadQuery {
     pub position: Option<usize>,
 }
 
-fn bad(parameter: &'static str, reason: impl Into<String>) -> BadQuery {
+/// A request that is none for this parameter.
+pub(crate) fn bad(parameter: &'static str, reason: impl Into<String>) -> BadQuery {
     BadQuery { parameter, reason: reason.into(), position: None }
+}
+
+/// The filter of a request; `None` selects everything.
+pub(crate) fn filter(text: &str) -> Result<Option<Filter>, BadQuery> {
+    let filter = Some(text).filter(|text| !text.trim().is_empty());
+    filter.map(str::parse::<Filter>).transpose().map_err(|error| BadQuery {
+        parameter: "filter",
+        reason: error.reason().to_owned(),
+        position: Some(error.position()),
+    })
+}
+
+/// How many a page has.
+pub(crate) fn page_limit(asked: Option<&str>) -> Result<usize, BadQuery> {
+    let limit = asked.map_or(Some(PAGE_COUNT), |text| text.parse().ok());
+    let limit = limit.filter(|limit| (1..=PAGE_COUNT_MAX).contains(limit));
+    limit.ok_or_else(|| bad("limit", format!("limit is a number from 1 to {PAGE_COUNT_MAX}")))
+}
+
+/// VLAN tags as a cursor has them.
+pub(crate) fn tags_text(vlan: VlanTags) -> String {
+    vlan.iter().map(|tag| tag.to_string()).collect::<Vec<_>>().join(".")
+}
+
+/// The VLAN tags of a cursor; `None` of what is none.
+pub(crate) fn tags(text: &str) -> Option<VlanTags> {
+    let tags = text.split('.').filter(|tag| !tag.is_empty()).map(str::parse);
+    tags.take(2).try_fold(VlanTags::NONE, |tags, tag| Some(tags.with(tag.ok()?)))
 }
 
 /// An order of connections, either way.
@@ -107,8 +136,8 @@ struct RowCursor {
 
 impl fmt::Display for RowCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{}~{}~{}~", self.client, self.server, self.start_ns, self.state as u8)?;
-        self.vlan.iter().enumerate().try_for_each(|(at, tag)| write!(f, "{}{tag}", if at == 0 { "" } else { "." }))
+        let RowCursor { client, server, vlan, start_ns, state } = *self;
+        write!(f, "{client}~{server}~{start_ns}~{}~{}", state as u8, tags_text(vlan))
     }
 }
 
@@ -125,8 +154,7 @@ impl RowCursor {
         let (start_ns, state) = (next()?.parse().ok()?, next()?);
         let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
         let state = states.into_iter().find(|known| (*known as u8).to_string() == state)?;
-        let tags = next()?.split('.').filter(|tag| !tag.is_empty()).map(str::parse);
-        let vlan = tags.take(2).try_fold(VlanTags::NONE, |tags, tag| Some(tags.with(tag.ok()?)))?;
+        let vlan = tags(next()?)?;
         let cursor = RowCursor { client, server, vlan, start_ns, state };
         (next().is_none() && cursor.key().is_some()).then_some(cursor)
     }
@@ -174,12 +202,7 @@ impl TryFrom<&Parameters> for Query {
     type Error = BadQuery;
 
     fn try_from(asked: &Parameters) -> Result<Self, BadQuery> {
-        let filter = Some(asked.filter.as_str()).filter(|text| !text.trim().is_empty());
-        let filter = filter.map(str::parse::<Filter>).transpose().map_err(|error| BadQuery {
-            parameter: "filter",
-            reason: error.reason().to_owned(),
-            position: Some(error.position()),
-        })?;
+        let filter = filter(&asked.filter)?;
         let is_only_one = match asked.seen_by.as_deref() {
             None => false,
             Some("one") => true,
@@ -192,9 +215,7 @@ impl TryFrom<&Parameters> for Query {
             Grouping::parse(text).ok_or_else(|| bad("group", "group is client, server, port, state or router"))
         });
         let grouping = grouping.transpose()?;
-        let limit = asked.limit.as_deref().map_or(Some(PAGE_COUNT), |text| text.parse().ok());
-        let limit = limit.filter(|limit| (1..=PAGE_COUNT_MAX).contains(limit));
-        let limit = limit.ok_or_else(|| bad("limit", format!("limit is a number from 1 to {PAGE_COUNT_MAX}")))?;
+        let limit = page_limit(asked.limit.as_deref())?;
         let after = asked.after.as_deref();
         let bad_cursor = || bad("after", "after is what the page before has as next");
         if after.is_some_and(|after| after.len() > CURSOR_SIZE_MAX) {

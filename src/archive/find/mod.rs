@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// One end of a connection, with a port or with any port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,21 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// The port; `None` stands for any.
     pub port: Option<u16>,
+}
+
+impl FromStr for Endpoint {
+    type Err = Error;
+
+    /// Reads an address with or without a port: `10.0.0.1`, `10.0.0.1:443`, `::1`, `[::1]:443`.
+    fn from_str(text: &str) -> Result<Self> {
+        if let Ok(end) = text.parse::<SocketAddr>() {
+            return Ok(Endpoint { address: end.ip(), port: Some(end.port()) });
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        let what = "an end is an address, or an address and a port: 10.0.0.1, 10.0.0.1:443, ::1, [::1]:443";
+        let address = bare.parse().map_err(|_| Error::new(what))?;
+        Ok(Endpoint { address, port: None })
+    }
 }
 
 impl Endpoint {

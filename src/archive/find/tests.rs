@@ -81,3 +81,16 @@ fn what_was_open_is_asked_about_as_of_the_last_time_it_was_seen() {
     finder.finish().unwrap();
     assert_eq!(found, [entries[2]]);
 }
+
+#[test]
+fn ends_are_addresses_with_or_without_a_port() {
+    let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
+    let read = |text: &str| text.parse::<Endpoint>();
+    assert_eq!(read("10.0.0.1").unwrap(), end("10.0.0.1", None));
+    assert_eq!(read("10.0.0.1:443").unwrap(), end("10.0.0.1", Some(443)));
+    assert_eq!(["::1", "[::1]"].map(|text| read(text).unwrap()), [end("::1", None), end("::1", None)]);
+    assert_eq!(read("[::1]:443").unwrap(), end("::1", Some(443)));
+    for wrong in ["", "10.0.0", "10.0.0.1:", "10.0.0.1:65536", "host", "[::1", "::1]:443"] {
+        assert!(read(wrong).unwrap_err().to_string().contains("an end is an address"), "{wrong}");
+    }
+}

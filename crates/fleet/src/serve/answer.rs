@@ -4,10 +4,13 @@
 //! against them.
 
 use super::follow::View;
+use crate::history::Course;
 use crate::joined_list::Lines;
+use crate::life::Life;
 use crate::network::{self, Router};
+use crate::past::PastPage;
 use crate::query::{BadQuery, GroupPage, Page, Query, RowPage};
-use flowpeel::export::rfc3339;
+use flowpeel::export::{ArchivedFlow, append_archived, rfc3339};
 use serde::Serialize;
 
 /// What a view says of itself.
@@ -30,7 +33,7 @@ impl ViewFields {
         ViewFields {
             view: view.number,
             end: rfc3339(joined.end_ns()),
-            complete: network::is_complete(routers),
+            complete: view.is_complete(routers),
             missing: network::missing(routers),
             connections: joined.len(),
             established: joined.established_count(),
@@ -138,7 +141,121 @@ struct RoutersAnswer<'a> {
 /// All routers, and what cannot be read.
 pub(super) fn routers(view: &View, problem: Option<String>) -> Vec<u8> {
     let routers = view.routers();
+    let problem = problem.or_else(|| view.peers.problem());
     json(&RoutersAnswer { view: ViewFields::of(view, &routers), routers: &routers, problem })
+}
+
+#[derive(Serialize)]
+struct HistoryAnswer<'a> {
+    router: Option<&'a str>,
+    step: f64,
+    kept_since: Option<String>,
+    routers: u64,
+    points: Vec<PointFields>,
+}
+
+#[derive(Serialize)]
+struct PointFields {
+    end: String,
+    open: u64,
+    half_open: u64,
+    opened: u64,
+    closed: u64,
+    missing: u64,
+    dropped: u64,
+    complete: bool,
+    routers: u64,
+}
+
+/// What was open, opened, closed and lost.
+pub(super) fn history(course: &Course, router: Option<&str>) -> Vec<u8> {
+    let points = course.points.iter().map(|point| PointFields {
+        end: rfc3339(point.end_ns),
+        open: point.open,
+        half_open: point.half_open,
+        opened: point.opened,
+        closed: point.closed,
+        missing: point.missing,
+        dropped: point.dropped,
+        complete: point.is_complete,
+        routers: point.routers,
+    });
+    json(&HistoryAnswer {
+        router,
+        step: course.step_ns as f64 / 1e9,
+        kept_since: course.kept_since_ns.map(rfc3339),
+        routers: course.routers,
+        points: points.collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct LifeAnswer<'a> {
+    complete: bool,
+    problems: &'a [String],
+    searched_since: Option<String>,
+    lists: u64,
+    routers: Vec<RouterStages<'a>>,
+}
+
+#[derive(Serialize)]
+struct RouterStages<'a> {
+    name: &'a str,
+    stages: Vec<StageFields>,
+}
+
+#[derive(Serialize)]
+struct StageFields {
+    state: &'static str,
+    start: String,
+    since: String,
+    until: String,
+    lists: u64,
+}
+
+/// What became of a connection, by the lists.
+pub(super) fn life(life: &Life) -> Vec<u8> {
+    let routers = life.routers.iter().map(|router| RouterStages {
+        name: &router.router,
+        stages: router
+            .stages
+            .iter()
+            .map(|stage| StageFields {
+                state: stage.state.name(),
+                start: rfc3339(stage.start_ns),
+                since: rfc3339(stage.since_ns),
+                until: rfc3339(stage.until_ns),
+                lists: stage.lists,
+            })
+            .collect(),
+    });
+    json(&LifeAnswer {
+        complete: life.is_whole,
+        problems: &life.problems,
+        searched_since: life.searched_since_ns.map(rfc3339),
+        lists: life.lists,
+        routers: routers.collect(),
+    })
+}
+
+/// A page of connections of archives: the lines that `flowpeel find` prints, each with its router.
+pub(super) fn past(page: &PastPage) -> Vec<u8> {
+    let mut answer = format!("{{\"complete\":{},\"problems\":", page.is_whole).into_bytes();
+    answer.extend(json(&page.problems));
+    answer.extend_from_slice(b",\"connections\":[");
+    for (at, (entry, router)) in page.entries.iter().enumerate() {
+        if at > 0 {
+            answer.push(b',');
+        }
+        append_archived(&mut answer, &ArchivedFlow::from(entry));
+        // The end of the line, and of the object.
+        answer.truncate(answer.len() - 2);
+        answer.extend_from_slice(b",\"router\":");
+        answer.extend(json(router));
+        answer.push(b'}');
+    }
+    answer.push(b']');
+    finish(answer, page.next.as_deref())
 }
 
 /// The event that a view has come.

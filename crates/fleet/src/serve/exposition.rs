@@ -48,7 +48,8 @@ pub(super) fn page(view: &View, counts: &Counts, clients: usize) -> String {
         "What the connections of the view take.",
         joined.memory_size() as f64,
     );
-    let is_complete = network::is_complete(&routers);
+    let is_complete = view.is_complete(&routers);
+    let (peers, answering) = view.peers.counts();
     one("flowpeel_fleet_view_complete", Kind::Gauge, "Whether the view is complete.", f64::from(u8::from(is_complete)));
     one("flowpeel_fleet_connections", Kind::Gauge, "Open connections in the view.", joined.len() as f64);
     one(
@@ -57,6 +58,8 @@ pub(super) fn page(view: &View, counts: &Counts, clients: usize) -> String {
         "About how many connections are missing in lists.",
         network::missing(&routers) as f64,
     );
+    one("flowpeel_fleet_peers", Kind::Gauge, "Peers that are asked for their shares.", peers as f64);
+    one("flowpeel_fleet_peers_answering", Kind::Gauge, "Peers that answer.", answering as f64);
     one("flowpeel_fleet_clients", Kind::Gauge, "Clients that are connected.", clients as f64);
     one(
         "flowpeel_fleet_clients_pushed_out_total",

@@ -1,12 +1,14 @@
-//! The view of a network, made anew when lists have come.
+//! The view of a network, made anew when lists have come, and what the headers of the lists before them say.
 
-use crate::network::{Network, Router};
+use super::peers::{PeerStates, Peers};
+use crate::history::History;
+use crate::network::{self, Network, Router};
 use crate::newest::{self, Mark, Place};
 use flowpeel::error::Error;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
@@ -29,6 +31,12 @@ pub(super) struct View {
     pub(super) number: u64,
     /// The network.
     pub(super) network: Network,
+    /// Where its lists are.
+    pub(super) places: Vec<Place>,
+    /// Those of them that are no peer's.
+    pub(super) own_places: Vec<Place>,
+    /// Whether the peers answer.
+    pub(super) peers: PeerStates,
     /// When the routers began anew of which that was noticed, by the ends of their lists.
     restarts: BTreeMap<String, String>,
     /// How long it took to read.
@@ -44,6 +52,12 @@ impl View {
             router.restarted = self.restarts.get(&router.name).cloned();
         }
         routers
+    }
+
+    /// Whether everything known to be open is in it, with these routers as they are now.
+    #[must_use]
+    pub(super) fn is_complete(&self, routers: &[Router]) -> bool {
+        network::is_complete(routers) && self.peers.all_answer()
     }
 }
 
@@ -67,6 +81,8 @@ impl Problem {
 pub(super) struct Follower {
     /// What it cannot do.
     pub(super) problem: Problem,
+    /// The headers of the lists, as far as they are read.
+    pub(super) history: Arc<RwLock<History>>,
     should_stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,48 +96,76 @@ impl Drop for Follower {
     }
 }
 
-/// Follows the lists in these directories. The first view is there when this returns.
+/// Follows the lists in these directories, and those of peers. The first view is there when this returns.
 ///
 /// # Errors
 ///
 /// A directory cannot be read, two are of one router, or no thread can be started.
-pub(super) fn follow(directories: Vec<PathBuf>) -> flowpeel::error::Result<(Follower, watch::Receiver<Arc<View>>)> {
-    let places = newest::places(&directories)?;
+pub(super) fn follow(
+    directories: Vec<PathBuf>,
+    peers: &Peers,
+) -> flowpeel::error::Result<(Follower, watch::Receiver<Arc<View>>)> {
+    let (own, states) = (directories.len(), peers.states());
+    let directories: Vec<PathBuf> = directories.into_iter().chain(peers.directories()).collect();
+    let (places, own_places) = places(&directories, own)?;
     let network = Network::read(&places)?;
-    let view = View { number: 1, network, restarts: BTreeMap::new(), took: Duration::ZERO };
+    let view = View {
+        number: 1,
+        network,
+        places: places.clone(),
+        own_places: own_places.clone(),
+        peers: states.clone(),
+        restarts: BTreeMap::new(),
+        took: Duration::ZERO,
+    };
     let (sender, receiver) = watch::channel(Arc::new(view));
     let should_stop = Arc::new(AtomicBool::new(false));
     let marks = vec![Mark::default(); places.len()];
     let problem = Problem::default();
+    let history = Arc::default();
     let following = Following {
         directories,
+        own,
         places,
+        own_places,
+        peers: states,
         marks,
         sender,
         number: 1,
         restarts: BTreeMap::new(),
         problem: problem.clone(),
+        history: Arc::clone(&history),
         should_stop: Arc::clone(&should_stop),
     };
     let builder = std::thread::Builder::new().name("follow".to_owned());
     let thread = builder.spawn(move || following.run());
     let thread = thread.map_err(|error| Error::new("cannot follow the lists").because(error))?;
-    Ok((Follower { problem, should_stop, thread: Some(thread) }, receiver))
+    Ok((Follower { problem, history, should_stop, thread: Some(thread) }, receiver))
+}
+
+/// The places in all directories, and in the first of them, which are our own.
+fn places(directories: &[PathBuf], own: usize) -> flowpeel::error::Result<(Vec<Place>, Vec<Place>)> {
+    Ok((newest::places(directories)?, newest::places(directories.get(..own).unwrap_or_default())?))
 }
 
 struct Following {
     directories: Vec<PathBuf>,
+    own: usize,
     places: Vec<Place>,
+    own_places: Vec<Place>,
+    peers: PeerStates,
     marks: Vec<Mark>,
     sender: watch::Sender<Arc<View>>,
     number: u64,
     restarts: BTreeMap<String, String>,
     problem: Problem,
+    history: Arc<RwLock<History>>,
     should_stop: Arc<AtomicBool>,
 }
 
 impl Following {
     fn run(mut self) {
+        self.read_headers();
         let (mut looks, mut rest_until, mut places_looked) = (0, Instant::now(), Instant::now());
         while !self.should_stop.load(Ordering::Relaxed) {
             let mut is_due = looks > 0;
@@ -136,6 +180,7 @@ impl Following {
             if looks >= GATHER_LOOKS && Instant::now() >= rest_until {
                 looks = 0;
                 let took = self.read();
+                self.read_headers();
                 rest_until = Instant::now() + took * REST_FACTOR;
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -144,7 +189,7 @@ impl Following {
 
     /// Looks for routers. Returns whether they are others than before.
     fn look_for_places(&mut self) -> bool {
-        let places = match newest::places(&self.directories) {
+        let (places, own_places) = match places(&self.directories, self.own) {
             Ok(places) => places,
             Err(error) => {
                 self.problem.set(Some(error.to_string()));
@@ -155,7 +200,7 @@ impl Following {
         let is_other = places != self.places;
         if is_other {
             self.marks = vec![Mark::default(); places.len()];
-            self.places = places;
+            (self.places, self.own_places) = (places, own_places);
         }
         is_other
     }
@@ -183,11 +228,34 @@ impl Following {
                 self.restarts.extend(restarted);
                 self.restarts.retain(|name, _| network.routers.iter().any(|router| router.name == *name));
                 let (number, restarts) = (self.number, self.restarts.clone());
-                let view = View { number, network, restarts, took: began.elapsed() };
+                let view = View {
+                    number,
+                    network,
+                    places: self.places.clone(),
+                    own_places: self.own_places.clone(),
+                    peers: self.peers.clone(),
+                    restarts,
+                    took: began.elapsed(),
+                };
                 self.sender.send_replace(Arc::new(view));
             }
             Err(error) => self.problem.set(Some(error.to_string())),
         }
         began.elapsed()
+    }
+
+    /// Reads the headers of lists that are new. A directory that cannot be read is reported with its router.
+    fn read_headers(&self) {
+        for place in &self.places {
+            if self.should_stop.load(Ordering::Relaxed) {
+                return;
+            }
+            // Nobody else writes, so who asks does not wait while files are read.
+            let news = self.history.read().unwrap_or_else(PoisonError::into_inner).look(place, self.places.len());
+            if let Ok(news) = news {
+                self.history.write().unwrap_or_else(PoisonError::into_inner).take(news);
+            }
+        }
+        self.history.write().unwrap_or_else(PoisonError::into_inner).keep(&self.places);
     }
 }

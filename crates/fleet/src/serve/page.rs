@@ -13,11 +13,14 @@ struct File {
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const FILES: [File; 6] = [
+const FILES: [File; 9] = [
     File { path: "/", content_type: HTML, text: include_str!("page/index.html") },
     File { path: "/page.css", content_type: "text/css; charset=utf-8", text: include_str!("page/page.css") },
     File { path: "/page.js", content_type: SCRIPT, text: include_str!("page/page.js") },
     File { path: "/words.js", content_type: SCRIPT, text: include_str!("page/words.js") },
+    File { path: "/elements.js", content_type: SCRIPT, text: include_str!("page/elements.js") },
+    File { path: "/charts.js", content_type: SCRIPT, text: include_str!("page/charts.js") },
+    File { path: "/timeline.js", content_type: SCRIPT, text: include_str!("page/timeline.js") },
     File { path: "/show.js", content_type: SCRIPT, text: include_str!("page/show.js") },
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("page/icon.svg") },
 ];

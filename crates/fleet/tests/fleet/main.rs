@@ -4,6 +4,7 @@
 //! Tests that need nats-server are skipped, and say so, where it is not installed.
 
 mod asymmetric;
+mod certificates;
 mod delivery;
 mod demo;
 mod kills;

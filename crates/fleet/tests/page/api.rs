@@ -177,3 +177,68 @@ fn a_new_list_is_announced_and_shown() {
     let metrics = serving.get("/metrics");
     assert!(metrics.body.contains("\nflowpeel_fleet_routers{health=\"reporting\"} "), "{}", metrics.body);
 }
+
+/// Writes the newest list of a router again, as one that ends later.
+fn again(network: &Network, router: &str, end: &str, lines: &[String]) {
+    let (_, mut header, _) = network.list_of(router);
+    let date = header["flow_list"]["end"].as_str().unwrap()[..10].to_owned();
+    header["flow_list"]["end"] = format!("{date}T{end}.000000Z").into();
+    header["flow_list"]["start"] = header["flow_list"]["end"].clone();
+    let name = format!("flows-{}T{}Z.ndjson", date.replace('-', ""), end.replace(':', ""));
+    header["flow_list"]["start"] = format!("{date}T{}0.000000Z", &end[..7]).into();
+    network.write(router, &name, header, lines);
+}
+
+#[test]
+fn a_router_that_stops_is_late_and_then_gone() {
+    let network = Network::of(&["east", "west"], 2_000);
+    let serving = network.serve();
+    let (_, _, east) = network.list_of("east");
+    let west_only = all(&serving, &[("router", "west"), ("seen_by", "one"), ("limit", "1000")]).len();
+    assert!(west_only > 100, "{west_only}");
+    let mut healths = Vec::new();
+    for end in ["12:00:05", "12:00:25", "12:05:05"] {
+        if healths.is_empty() {
+            again(&network, "west", end, &network.list_of("west").2);
+        }
+        again(&network, "east", end, &east);
+        let reads = |end: &str| serving.get("/api/v1/routers").json()["view"]["end"].as_str().unwrap().contains(end);
+        while !reads(end) {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let answer = serving.get("/api/v1/routers").json();
+        let west = &answer["routers"][1];
+        healths.push((
+            west["health"].as_str().unwrap().to_owned(),
+            west["in_view"] == true,
+            answer["view"]["complete"] == true,
+        ));
+    }
+    let expected = [("reporting", true, true), ("late", true, false), ("gone", false, false)];
+    let expected: Vec<_> = expected.map(|(health, in_view, complete)| (health.to_owned(), in_view, complete)).into();
+    assert_eq!(healths, expected);
+    assert!(all(&serving, &[("router", "west")]).is_empty());
+}
+
+#[test]
+fn what_one_tap_misses_is_in_its_view() {
+    let network = Network::of(&["east", "west"], 3_000);
+    let serving = network.serve();
+    let of = |router: &str| {
+        network
+            .list_of(router)
+            .2
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["community_id"].to_string())
+            .collect::<BTreeSet<_>>()
+    };
+    let (east, west) = (of("east"), of("west"));
+    let expected: BTreeSet<String> = east.symmetric_difference(&west).cloned().collect();
+    let found = all(&serving, &[("seen_by", "one"), ("limit", "1000")]);
+    assert!(found.len() > 300);
+    assert_eq!(found.iter().map(|line| line["community_id"].to_string()).collect::<BTreeSet<_>>(), expected);
+    for line in &found {
+        let router = if east.contains(&line["community_id"].to_string()) { "east" } else { "west" };
+        assert_eq!(line["routers"], serde_json::json!([router]));
+    }
+}

@@ -80,6 +80,9 @@ fn every_answer_says_what_a_browser_may_do_with_it() {
         "/page.js",
         "/words.js",
         "/show.js",
+        "/elements.js",
+        "/charts.js",
+        "/timeline.js",
         "/page.css",
         "/icon.svg",
         "/api/v1/routers",
@@ -105,7 +108,7 @@ fn the_page_asks_nobody_else_and_makes_no_markup() {
     let serving = network.serve();
     let html = serving.get("/").body;
     assert!(html.contains("<script type=\"module\" src=\"/page.js\">") && !html.contains("style="));
-    for path in ["/", "/page.js", "/words.js", "/show.js", "/page.css"] {
+    for path in ["/", "/page.js", "/words.js", "/show.js", "/elements.js", "/charts.js", "/timeline.js", "/page.css"] {
         let text = serving.get(path).body;
         assert!(text.len() > 500, "{path}");
         for outside in [
@@ -180,6 +183,6 @@ fn other_machines_cannot_be_listened_to() {
         let ended = fleet("serve").args(["--listen", listen, "--from"]).arg(network.lists()).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(2), "{said}");
-        assert!(said.contains("ssh -L") && said.contains("reverse proxy"), "{said}");
+        assert!(said.contains("ssh -L") && said.contains("reverse proxy") && said.contains("--token-file"), "{said}");
     }
 }

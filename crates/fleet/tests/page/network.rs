@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -28,10 +28,15 @@ fn list(path: &Path) -> (Value, Vec<String>) {
 }
 
 impl Network {
+    /// No router yet.
+    pub(crate) fn empty() -> Self {
+        Network(tempfile::tempdir().unwrap())
+    }
+
     /// Routers with these names, each of which sees a part of the same generated connections: all but those whose place
     /// in the list is at its own place among them, counted round.
     pub(crate) fn of(names: &[&str], connection_count: u64) -> Self {
-        let network = Network(tempfile::tempdir().unwrap());
+        let network = Network::empty();
         let capture = network.0.path().join("capture.pcap");
         let config = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(7, connection_count) };
         write_pcap(&mut Traffic::new(config).unwrap(), &mut BufWriter::new(File::create(&capture).unwrap())).unwrap();
@@ -102,19 +107,33 @@ pub(crate) fn fleet(command: &str) -> Command {
 /// A server, which ends with this.
 pub(crate) struct Serving {
     process: Child,
+    stderr: BufReader<ChildStderr>,
+    said: String,
     pub(crate) address: SocketAddr,
 }
 
 impl Serving {
     pub(crate) fn start(lists: &Path, options: &[&str]) -> Self {
+        Serving::listening("127.0.0.1:0", lists, options)
+    }
+
+    pub(crate) fn listening(at: &str, lists: &Path, options: &[&str]) -> Self {
         let mut command = fleet("serve");
-        command.args(["--listen", "127.0.0.1:0", "--from"]).arg(lists).args(options).stderr(Stdio::piped());
+        command.args(["--listen", at, "--from"]).arg(lists).args(options).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
         let mut said = String::new();
-        BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        let address = said.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        stderr.read_line(&mut said).unwrap();
+        let address = said.split("://").nth(1).and_then(|rest| rest.split('/').next());
         let address = address.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
-        Serving { process, address }
+        Serving { process, stderr, said, address }
+    }
+
+    /// Ends it, and returns all that it has printed.
+    pub(crate) fn ended(mut self) -> String {
+        self.process.kill().unwrap();
+        self.stderr.read_to_string(&mut self.said).unwrap();
+        std::mem::take(&mut self.said)
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

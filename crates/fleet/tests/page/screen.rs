@@ -1,6 +1,6 @@
 //! The page's modules in Node.js, and the page itself in headless Chromium, each where it is installed.
 
-use crate::network::Network;
+use crate::past::Years;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -55,11 +55,32 @@ fn plain_words_become_filters() {
 }
 
 #[test]
+fn addresses_are_ends_of_the_past() {
+    let script = format!(
+        "import {{ toEnds }} from {:?}; console.log(JSON.stringify(['', '10.0.0.7', '10.0.0.7 [::1]:443', 'client 10.0.0.1 and ::1', \
+         '10.0.', '443', 'a or b', '10.0.0.1:70000', '1.1.1.1 1.1.1.2 1.1.1.3', '<b>'].map(toEnds)))",
+        page("words.js")
+    );
+    let Some(found) = node(&script) else {
+        eprintln!("skipped: Node.js is not installed");
+        return;
+    };
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let one = json!(["10.0.0.7"]);
+    let two = json!(["10.0.0.7", "[::1]:443"]);
+    assert_eq!(found, json!([[], one, two, ["10.0.0.1", "::1"], null, null, null, null, null, null]));
+    for end in ["10.0.0.7", "[::1]:443", "::1"] {
+        assert!(end.parse::<flowpeel::archive::Endpoint>().is_ok(), "{end}");
+    }
+}
+
+#[test]
 fn csv_cannot_become_a_formula_or_another_column() {
     let script = format!(
-        "import {{ csv, span }} from {:?}; const flow = {{ start: 's', age: 1.5, state: 'established' }}; \
+        "import {{ csv }} from {:?}; import {{ span }} from {:?}; const flow = {{ start: 's', age: 1.5, state: 'established' }}; \
          console.log(csv([{{ src_ip: '::1', src_port: 1, dest_ip: '10.0.0.1', dest_port: 2, flow, routers: ['=1+1', 'a,\"b'] }}]), span(90061), span(0))",
-        page("show.js")
+        page("show.js"),
+        page("elements.js")
     );
     let Some(found) = node(&script) else {
         eprintln!("skipped: Node.js is not installed");
@@ -70,23 +91,35 @@ fn csv_cannot_become_a_formula_or_another_column() {
     assert_eq!(found.lines().last().unwrap().trim(), "1d 1h 0s");
 }
 
-/// `browser.mjs` says what it does there: it searches, opens, groups and goes through all views by keyboard.
-#[test]
-fn the_page_is_used_by_keyboard_in_a_browser() {
+/// The browser that is installed, if there is Node.js to drive it.
+pub(crate) fn browser() -> Option<&'static str> {
     let runs = |name: &str| Command::new(name).arg("--version").output().is_ok_and(|ended| ended.status.success());
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = browsers.into_iter().find(|name| runs(name)).filter(|_| runs("node")) else {
+    let browser = browsers.into_iter().find(|name| runs(name)).filter(|_| runs("node"));
+    if browser.is_none() {
         eprintln!("skipped: Chromium or Node.js is not installed");
-        return;
-    };
-    let network = Network::of(&["<img src=x onerror=alert(1)>", "west"], 5_000);
-    let serving = network.serve();
+    }
+    browser
+}
+
+/// What `browser.mjs` found on the page at this address.
+pub(crate) fn browse(browser: &str, url: &str, environment: &[(&str, &str)]) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/browser.mjs");
-    let url = format!("http://localhost:{}/", serving.address.port());
     let mut command = Command::new("node");
-    command.args([script, browser, &url]).args(std::env::var_os("FLOWPEEL_SCREENSHOTS"));
-    let ended = command.output().unwrap();
-    let result: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    let expected = json!({ "markup": 0, "unnamed": [], "outside": [], "faults": [] });
+    command.args([script, browser, url]).args(std::env::var_os("FLOWPEEL_SCREENSHOTS"));
+    let ended = command.envs(environment.iter().copied()).output().unwrap();
+    serde_json::from_slice(&ended.stdout).unwrap()
+}
+
+/// `browser.mjs` says what it does there: it searches, opens, groups and goes through all views by keyboard. With
+/// axe-core (`FLOWPEEL_AXE` is its file `axe.min.js`) each view is checked for who sees or hears the page otherwise.
+#[test]
+fn the_page_is_used_by_keyboard_in_a_browser() {
+    let Some(browser) = browser() else { return };
+    let years = Years::of(["<img src=x onerror=alert(1)>", "west"], 11);
+    let serving = years.serve();
+    let url = format!("http://localhost:{}/", serving.address.port());
+    let result = browse(browser, &url, &[]);
+    let expected = json!({ "markup": 0, "unnamed": [], "outside": [], "objections": [], "faults": [] });
     assert_eq!(result, expected, "{}", result["failed"].as_str().unwrap_or_default());
 }

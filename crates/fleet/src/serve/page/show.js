@@ -1,53 +1,7 @@
-// What the page shows, built of elements and text. Nothing is ever put in as markup.
+// What the page shows of connections, groups and routers: lines of tables, a connection by itself, and csv.
 
-/** An element with properties and children; texts are texts. */
-export function element(name, properties = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "text") made.textContent = value;
-    else made.setAttribute(key, value === true ? "" : String(value));
-  }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
-const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-
-/** A time span as its two largest units. */
-export function span(seconds) {
-  let rest = Math.max(0, Math.floor(seconds));
-  const parts = [];
-  for (const [unit, size] of UNITS) {
-    const count = Math.floor(rest / size);
-    rest -= count * size;
-    if (count > 0 || parts.length > 0) parts.push(`${count}${unit}`);
-    if (parts.length === 2) break;
-  }
-  return parts.join(" ") || "0s";
-}
-
-const NUMBERS = new Intl.NumberFormat("en");
-
-export function count(number, one, many) {
-  return `${NUMBERS.format(number)} ${number === 1 ? one : many ?? `${one}s`}`;
-}
-
-export function number(value) {
-  return NUMBERS.format(value);
-}
-
-/** An end of a connection. */
-export function end(address, port) {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
-}
-
-const STATE_NAMES = { established: "established", syn_sent: "SYN sent", syn_recv: "SYN received" };
-
-function state(name) {
-  return element("span", { class: `state ${Object.hasOwn(STATE_NAMES, name) ? name : ""}`, text: STATE_NAMES[name] ?? name });
-}
+import { element, end, endShown, number, span, state } from "./elements.js";
+import { bar, ending, stamp, times } from "./timeline.js";
 
 const HEALTH = new Set(["reporting", "late", "gone", "waiting", "unreadable"]);
 
@@ -66,8 +20,8 @@ function routers(names) {
 /** The columns of each kind of table: its name, its order if it has one, its class, what it shows. */
 export const COLUMNS = {
   connections: [
-    { name: "Client", sort: "client", class: "end wide", show: (row) => [end(row.src_ip, row.src_port)] },
-    { name: "Server", sort: "server", class: "end wide", label: "→", show: (row) => [end(row.dest_ip, row.dest_port)] },
+    { name: "Client", sort: "client", class: "end wide", show: (row) => endShown(row.src_ip, row.src_port, false) },
+    { name: "Server", sort: "server", class: "end wide", label: "→", show: (row) => endShown(row.dest_ip, row.dest_port, true) },
     { name: "State", sort: "state", show: (row) => [state(row.flow.state)] },
     { name: "Age", sort: "age", class: "number", show: (row) => [(row.flow.midstream || row.flow.start_is_bound ? "> " : "") + span(row.flow.age)] },
     { name: "Routers", class: "wide", show: (row) => routers(row.routers) },
@@ -78,8 +32,17 @@ export const COLUMNS = {
     { name: "Half-open", class: "number", label: "half-open", show: (group) => [number(group.half_open)] },
     { name: "Oldest", class: "number", label: "oldest", show: (group) => [span(group.oldest_age)] },
   ],
+  past: [
+    { name: "Started", class: "time", show: (row) => [(row.flow.midstream || row.flow.start_is_bound ? "≤ " : "") + stamp(row.flow.start)] },
+    { name: "Client", class: "end wide", show: (row) => endShown(row.src_ip, row.src_port, false) },
+    { name: "Server", class: "end wide", label: "→", show: (row) => endShown(row.dest_ip, row.dest_port, true) },
+    { name: "Ended", show: (row) => [ending(row)] },
+    { name: "Lasted", class: "number", show: (row) => [span(row.flow.age)] },
+    { name: "Router", show: (row) => routers([row.router]) },
+    { name: "Time line", class: "line", show: (row, axis) => [bar(times(row), axis, row.flow.reason ?? "open")] },
+  ],
   routers: [
-    { name: "Router", class: "wide", show: (router) => [router.name] },
+    { name: "Router", class: "wide name", show: (router) => [router.name] },
     { name: "Health", show: (router) => [health(router.health)] },
     { name: "Last list", class: "number", label: "last list", show: (router) => [router.silent === undefined ? "never" : `${span(router.silent)} ago`] },
     { name: "Connections", class: "number", label: "connections", show: (router) => [number(router.connections)] },
@@ -111,8 +74,8 @@ export function heads(columns, sort, onSort) {
 }
 
 /** A line of a table. */
-export function line(columns, item, key) {
-  const cells = columns.map((column) => element("td", { role: "gridcell", class: column.class, "data-label": column.label }, ...column.show(item)));
+export function line(columns, item, key, axis) {
+  const cells = columns.map((column) => element("td", { role: "gridcell", class: column.class, "data-label": column.label }, ...column.show(item, axis)));
   return element("tr", { role: "row", tabindex: "-1", "data-key": key }, ...cells);
 }
 
@@ -120,20 +83,23 @@ export function line(columns, item, key) {
 export function detail(row, known, actions) {
   const facts = [];
   const fact = (name, ...value) => facts.push(element("dt", { text: name }), element("dd", {}, ...value));
-  fact("Client", element("span", { class: "end", text: end(row.src_ip, row.src_port) }));
-  fact("Server", element("span", { class: "end", text: end(row.dest_ip, row.dest_port) }));
+  const { flow } = row;
+  fact("Client", element("span", { class: "end" }, ...endShown(row.src_ip, row.src_port, false)));
+  fact("Server", element("span", { class: "end" }, ...endShown(row.dest_ip, row.dest_port, true)));
   if (row.vlan) fact("VLAN", row.vlan.join(", "));
-  fact("State", state(row.flow.state));
-  fact("Started", `${row.flow.start.replace("T", " ").slice(0, 21)} UTC${row.flow.start_is_bound ? " or earlier" : ""}`);
-  fact("Age", span(row.flow.age));
-  if (row.flow.midstream) fact("Handshake", "not seen: it may be older");
-  if (row.flow.unsettled) fact("Unsettled", "it may have closed while flowpeel was down");
-  fact("Seen by", ...row.routers.map((name) => element("span", { class: "tag", text: name })));
-  const others = known.filter((router) => router.in_view && !row.routers.includes(router.name));
+  fact("State", row.router ? ending(row) : state(flow.state));
+  fact("Started", `${flow.start.replace("T", " ").slice(0, 21)} UTC${flow.start_is_bound ? " or earlier" : ""}`);
+  if (flow.end) fact("Ended", `${flow.end.replace("T", " ").slice(0, 21)} UTC`);
+  fact(flow.end ? "Lasted" : "Age", span(flow.age));
+  if (flow.midstream) fact("Handshake", "not seen: it may be older");
+  if (flow.unsettled) fact("Unsettled", "it may have closed while flowpeel was down");
+  const seen = row.routers ?? [row.router];
+  fact(row.router ? "Archive of" : "Seen by", ...seen.map((name) => element("span", { class: "tag", text: name })));
+  const others = row.router ? [] : known.filter((router) => router.in_view && !seen.includes(router.name));
   if (others.length > 0) fact("Not by", ...others.map((router) => element("span", { class: "tag absent", text: router.name })));
-  fact("Community ID", row.community_id);
+  fact("Community ID", element("span", { class: "id", text: row.community_id }));
   const buttons = actions.map(([text, onclick]) => element("button", { type: "button", text, onclick }));
-  return [element("dl", {}, ...facts), element("p", {}, ...buttons)];
+  return [element("dl", {}, ...facts), element("p", { class: "actions" }, ...buttons)];
 }
 
 /** Lines as csv: texts that a spreadsheet would take for formulas are marked as texts. */
@@ -143,6 +109,6 @@ export function csv(rows) {
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const names = ["src_ip", "src_port", "dest_ip", "dest_port", "start", "age", "state", "routers"];
-  const lines = rows.map((row) => [row.src_ip, row.src_port, row.dest_ip, row.dest_port, row.flow.start, row.flow.age, row.flow.state, row.routers.join(" ")]);
+  const lines = rows.map((row) => [row.src_ip, row.src_port, row.dest_ip, row.dest_port, row.flow.start, row.flow.age, row.flow.reason ?? row.flow.state, (row.routers ?? [row.router]).join(" ")]);
   return [names, ...lines].map((values) => values.map(quoted).join(",")).join("\n") + "\n";
 }

@@ -6,6 +6,13 @@ const SERVICES = {
 };
 const STATES = new Set(["established", "half_open", "syn_sent", "syn_recv", "midstream", "unsettled", "ip", "ip6"]);
 
+const NAMES = new Map(Object.entries(SERVICES).map(([name, port]) => [port, name]));
+
+/** The service that a port usually has. */
+export function serviceOf(port) {
+  return NAMES.get(port);
+}
+
 /** An IPv4 address or the beginning of one. */
 function ofIpv4(word) {
   if (!/^\d{1,3}(\.\d{1,3}){0,3}\.?$/.test(word) || !word.includes(".")) return null;
@@ -54,6 +61,19 @@ export function toFilter(text) {
   const words = text.trim().split(/\s+/).filter((word) => word !== "");
   const tests = words.map(ofWord);
   return tests.includes(null) ? text.trim() : tests.join(" and ");
+}
+
+/** The ends that are named, each an address, or an address with a port; null if anything else is. */
+export function toEnds(text) {
+  const words = text.trim().split(/[\s,]+/).filter((word) => !["", "and", "client", "server", "host"].includes(word));
+  const ends = words.map((word) => {
+    const bare = word.replace(/^\[(.*)\]$/, "$1");
+    const [, host, port] = /^(\d[\d.]*|\[[0-9a-f:]+\]):(\d{1,5})$/i.exec(word) ?? [null, bare, "0"];
+    const address = host.replace(/[[\]]/g, "");
+    const isAddress = ofIpv4(address) === address || ofIpv6(address) === address;
+    return isAddress && ofPort(port) ? word : null;
+  });
+  return ends.includes(null) || ends.length > 2 ? null : ends;
 }
 
 /** A filter for both. */
