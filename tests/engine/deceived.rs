@@ -576,6 +576,24 @@ fn a_first_packet_that_overtakes_another_is_not_of_the_connection_before() {
 }
 
 #[test]
+fn a_syn_ack_that_passes_behind_its_answer_opens_the_connection_where_every_packet_is_looked_at() {
+    let config = Config { idle_timeout: evicting().idle_timeout, ..Config::default() };
+    for seed in SEEDS {
+        let connection = Connection::new(&mut Numbers(seed), 40_000);
+        let [syn, syn_ack, _] = connection.handshake(BEGIN_US).try_into().unwrap();
+        let early = |sent: u32| (BEGIN_US + 5_000, connection.client_at(ACK, sent));
+        let passed = |sent: u32| vec![syn.clone(), early(sent), syn_ack.clone()];
+        let list = lists(passed(0), &config).pop().unwrap();
+        assert_open_since_the_beginning(&list);
+        // What does not follow the SYN is no answer.
+        let list = lists(passed(1), &config).pop().unwrap();
+        assert_eq!(only_row(&list).state, RowState::SynRecv);
+        let list = lists([passed(1), connection.talk(BEGIN_US + SECOND_US, 1)].concat(), &config).pop().unwrap();
+        assert_open_since_the_beginning(&list);
+    }
+}
+
+#[test]
 fn who_opens_a_connection_anew_may_end_it_before_the_answer_or_with_it() {
     for seed in SEEDS {
         // Data of the client may not have been captured that the server's FIN acknowledges.

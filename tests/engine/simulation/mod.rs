@@ -49,6 +49,9 @@
 //!   certain. One in 131,072 does.
 //! - **A SYN-ACK that no tap captured** leaves a connection of which the server's packets show nothing but that it
 //!   talks. If one between the same ends is known to have ended, they may seem to be of that, and it is listed.
+//! - **A SYN-ACK that passes behind the client's answer**, as a copy does of one that was not captured: the whole
+//!   handshake has passed, and the connection is listed if the answer was seen. Of packets without a flag it always is
+//!   with an idle timeout, and seldom without. Until the client's next packet nothing is certain.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.

@@ -137,6 +137,9 @@ struct Connection {
     hidden_at_count: u64,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
+    /// The number behind the client's SYN, once that has passed, and whether what follows it has before any SYN-ACK.
+    first_number: Option<u32>,
+    is_answered_early: bool,
 }
 
 impl Connection {
@@ -162,6 +165,8 @@ impl Connection {
             hidden_at_count: 0,
             last_us: now_us,
             has_passed: [false; 2],
+            first_number: None,
+            is_answered_early: false,
         }
     }
 
@@ -267,6 +272,9 @@ const MANY_FALSE_ENDS: &str = "many false ends";
 
 /// It then seems to be one that has ended, if that is known.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
+
+/// A handshake of which the answer came before the SYN-ACK, and nothing of the client since.
+const ANSWERED_EARLY: &str = "its answer passed before its SYN-ACK";
 
 /// The doubts that outlast their connection: the engine may know no end of it.
 const STAYING: [&str; 5] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED];
@@ -578,13 +586,19 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
             let is_late = now_us - connection.syn_us > HANDSHAKE_US || now_us - connection.first_us > REPEATED_US;
             connection.is_loose |= is_late && connection.complete_us.is_none();
             connection.syn_us = now_us;
+            connection.first_number = Some(segment.seq.wrapping_add(1));
         }
         if side == 1 && segment.has(ACK) && connection.complete_us.is_none() {
             connection.answered_us = Some(now_us);
+            if connection.is_answered_early {
+                connection.doubt.get_or_insert(ANSWERED_EARLY);
+            }
         }
         return;
     }
     connection.has_passed[side] = true;
+    let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
+    connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
     if side == 1 && connection.answered_us.is_none() {
         connection.doubt.get_or_insert(UNANSWERED);
     }
@@ -593,7 +607,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         && let Some(answered_us) = connection.answered_us
     {
         connection.complete_us = Some(now_us);
-        connection.doubt = connection.doubt.filter(|doubt| ![PREMATURE, UNANSWERED].contains(doubt));
+        connection.doubt = connection.doubt.filter(|doubt| ![PREMATURE, UNANSWERED, ANSWERED_EARLY].contains(doubt));
         if now_us - answered_us > HANDSHAKE_US {
             connection.doubt = Some("the handshake took too long");
         }
