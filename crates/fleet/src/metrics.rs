@@ -135,6 +135,10 @@ impl<F: Figures> Source for Board<F> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::collect::CollectFigures;
+    use crate::frame::Refusal;
+    use crate::ship::ShipFigures;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
     /// The page of these figures at this second since 1970.
@@ -176,5 +180,30 @@ pub(crate) mod tests {
         let page = board.page(SystemTime::UNIX_EPOCH);
         assert_has(&page, "flowpeel_http_responses_total 2");
         assert_has(&page, "flowpeel_http_abandoned_total 1");
+    }
+
+    /// The names of metrics in a text.
+    fn names_in(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        words.filter(|word| word.starts_with("flowpeel_")).collect()
+    }
+
+    #[test]
+    fn alerts_name_only_what_is_served() {
+        let reached = Reached { end_ns: 1, interval_ns: 1 };
+        let ship = ShipFigures { reached: Some(reached), ..ShipFigures::default() };
+        let reached = BTreeMap::from([("edge".to_owned(), reached)]);
+        let pages = page(ship, 1) + &page(CollectFigures { reached, ..CollectFigures::default() }, 1);
+        let alerts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations/fleet-alerts.yml");
+        let alerts = std::fs::read_to_string(alerts).unwrap();
+        let (named, served) = (names_in(&alerts), names_in(&pages));
+        let unknown: Vec<_> =
+            named.iter().filter(|name| **name != "flowpeel_fleet" && !served.contains(**name)).collect();
+        assert!(named.len() >= 9 && unknown.is_empty(), "{unknown:?}");
+        for reasons in alerts.split("reason=").skip(1).filter_map(|text| text.split('"').nth(1)) {
+            for reason in reasons.split('|') {
+                assert!(Refusal::ALL.iter().any(|refusal| refusal.name() == reason), "{reason}");
+            }
+        }
     }
 }

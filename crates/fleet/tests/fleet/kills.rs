@@ -190,7 +190,14 @@ fn kill_at_random(seed: u64, kill_count: usize) {
         }
         while killed < kill_count * (at + 1) / step_count {
             killed += 1;
-            thread::sleep(Duration::from_millis(dice.roll(800)));
+            if dice.roll(3) == 0 {
+                // Everything has caught up; else it is killed at its work.
+                let newest = site.lists("expected", "east").into_iter().nth(at.min(snapshots[0].len() - 1)).unwrap();
+                let out = outs.last().unwrap();
+                wait_until("the newest is listed", || site.lists(out, "east").contains(&newest));
+            } else {
+                thread::sleep(Duration::from_millis(dice.roll(800)));
+            }
             let kinds = [Victim::Broker, Victim::Shipper, Victim::Collector, Victim::CollectorForGood];
             match kinds[dice.roll(kinds.len() as u64) as usize] {
                 Victim::Broker => server.restart(),
