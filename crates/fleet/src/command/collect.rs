@@ -77,7 +77,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5), hide_short_help = true)]
     stream_replicas: u8,
 
-    /// Wait until the collector that holds this share ends or has said nothing for so long, and take it over then
+    /// Wait until the collector that holds this share ends or has said nothing for so long (30s), and take it over
     #[arg(long, value_name = "AGE", value_parser = patience, conflicts_with_all = ["once", "from"], num_args = 0..=1,
         default_missing_value = "30s")]
     standby: Option<Duration>,

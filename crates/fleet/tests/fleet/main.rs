@@ -11,6 +11,7 @@ mod kills;
 mod metrics;
 mod parquet;
 mod permissions;
+mod scale;
 mod server;
 mod shares;
 mod site;

@@ -34,13 +34,14 @@ impl Exporter for First {
 }
 
 /// A router's snapshot, in the shape that it has with this many connections, to be filled.
-struct Router {
-    snapshot: SnapshotFile,
+#[derive(Clone)]
+pub(crate) struct Router {
+    pub(crate) snapshot: SnapshotFile,
     partitions: Partitions,
 }
 
 impl Router {
-    fn new(connections_max: u64) -> Self {
+    pub(crate) fn new(connections_max: u64) -> Self {
         let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pcaps/ssh.pcap");
         let config = Config {
             connections_max,
@@ -54,7 +55,7 @@ impl Router {
     }
 
     /// Opens or closes the connections with these numbers: addresses, ports and starts at random, one in five of IPv6.
-    fn flip(&mut self, numbers: std::ops::Range<u64>, opens: bool) {
+    pub(crate) fn flip(&mut self, numbers: std::ops::Range<u64>, opens: bool) {
         for number in numbers {
             let (client, server, start) = (scattered(number), scattered(number ^ 1 << 40), scattered(number ^ 1 << 41));
             let ports = (1_024 + (client >> 40) as u16 % 60_000, if server.is_multiple_of(3) { 80 } else { 443 });
@@ -71,14 +72,20 @@ impl Router {
         }
     }
 
-    fn images(&self) -> Vec<Hashed> {
+    pub(crate) fn images(&self) -> Vec<Hashed> {
         self.snapshot.partition_images(&Secret::REPLAY).unwrap().into_iter().map(Hashed::new).collect()
     }
 
-    /// The size of all frames from the one to the other.
-    fn frames_size(&self, images: &[Hashed], bases: Option<&[Hashed]>) -> u64 {
+    /// The name of the snapshot's file.
+    pub(crate) fn name(&self) -> SnapshotName {
+        let end_s = self.snapshot.header.end_ns().div_euclid(1_000_000_000);
+        let (hours, minutes, seconds) = (end_s / 3_600 % 24, end_s / 60 % 60, end_s % 60);
+        SnapshotName::parse(&format!("snapshot-19700101T{hours:02}{minutes:02}{seconds:02}Z.flowpeel")).unwrap()
+    }
+
+    /// The frames of all partitions from the one to the other, signed with this key.
+    pub(crate) fn frames(&self, images: &[Hashed], bases: Option<&[Hashed]>, key: &RouterKey) -> Vec<Vec<u8>> {
         let source = &self.snapshot.header.sources[0];
-        let router = RouterKey::new(Secret::new([7; 16]));
         let frame = |partition: usize| {
             let place = Place {
                 router: source.router.clone(),
@@ -86,13 +93,19 @@ impl Router {
                 run: RunId { run: source.run, origin_ns: source.origin_ns() },
                 interval: source.figures.interval,
                 end: (source.end_tick, source.within_tick_ns),
-                name: SnapshotName::parse("snapshot-20260101T000010Z.flowpeel").unwrap(),
+                name: self.name(),
                 partition,
             };
-            let keys = Keys { secret: &Secret::REPLAY, router: &router };
-            seal(&place, &images[partition], bases.map(|bases| &bases[partition]), keys).unwrap().len() as u64
+            let keys = Keys { secret: &Secret::REPLAY, router: key };
+            seal(&place, &images[partition], bases.map(|bases| &bases[partition]), keys).unwrap()
         };
-        (0..images.len()).map(frame).sum()
+        (0..images.len()).map(frame).collect()
+    }
+
+    /// The size of all frames from the one to the other.
+    fn frames_size(&self, images: &[Hashed], bases: Option<&[Hashed]>) -> u64 {
+        let key = RouterKey::new(Secret::new([7; 16]));
+        self.frames(images, bases, &key).iter().map(|frame| frame.len() as u64).sum()
     }
 }
 
