@@ -57,6 +57,8 @@ const GROUPS: [(&str, &str, &str); 4] = [
 const SCRIPT: &str = r#"
 import duckdb, json, sys
 lists, keys, questions, compared = sys.argv[1], sys.argv[2], json.load(open(sys.argv[3])), int(sys.argv[4])
+# A bar of progress would be among the answers.
+duckdb.sql("set enable_progress_bar = false")
 duckdb.sql(f"""create table rows as select l.*, k.client_key, k.server_key, k.east, k.west from (
     select distinct src_ip, src_port, dest_ip, dest_port, flow.start::varchar as start, flow.age as age, flow.state as state_name,
         case flow.state when 'established' then 0 when 'syn_sent' then 1 else 2 end as state

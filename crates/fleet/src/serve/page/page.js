@@ -32,6 +32,8 @@ const DEFAULTS = { ...asked };
 const shown = { items: [], next: null, routers: [], summary: null, kind: "connections", course: null, reason: null, axis: null };
 let current = 0;
 let asking = null;
+/** The connection whose life is looked up, or shown. A view that comes meanwhile changes nothing of it. */
+let looking = { of: "", controller: new AbortController() };
 
 function readAddress() {
   const parameters = new URLSearchParams(location.search);
@@ -374,6 +376,11 @@ async function showDetail(signal) {
   const panel = at("detail");
   for (const made of at("rows").children) made.setAttribute("aria-selected", String(asked.open !== "" && made.dataset.key === asked.open));
   panel.hidden = !asked.open;
+  const isSame = looking.of === asked.open;
+  if (!isSame) {
+    looking.controller.abort();
+    looking = { of: asked.open, controller: new AbortController() };
+  }
   if (!asked.open) return panel.replaceChildren();
   const [name] = asked.open.split(" @");
   let row = ["connections", "past"].includes(shown.kind) ? shown.items.find((item) => keyOf(item) === asked.open) : undefined;
@@ -383,12 +390,11 @@ async function showDetail(signal) {
     row = answer.connections[0];
   }
   const close = element("button", { type: "button", class: "close", text: "×", "aria-label": "Close", onclick: closeDetail });
-  const course = panel.dataset.of === asked.open ? panel.querySelector(".course") : null;
+  const course = isSame ? panel.querySelector(".course") : null;
   const shownCourse = course ?? element("section", { class: "course", "aria-label": "Its life" });
   if (row) panel.replaceChildren(close, element("h2", { text: "Connection" }), shownCourse, ...detail(row, shown.routers, actionsFor(row)));
   else panel.replaceChildren(close, element("h2", { text: "This connection has ended" }), element("p", { class: "end", text: name }), shownCourse);
-  panel.dataset.of = asked.open;
-  if (!course) await showCourse(shownCourse, name, row, signal);
+  if (!course) showCourse(shownCourse, name, row, looking.controller.signal);
 }
 
 function actionsFor(row) {
