@@ -96,8 +96,8 @@ const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
 struct StagedLookup {
     quick_hash: u64,
     now_ns: i64,
-    /// Whether the signal is handed on in any case.
-    is_chosen: bool,
+    /// How far the sender has come.
+    numbers: Numbers,
 }
 
 /// The sets that a signal belongs to.
@@ -106,6 +106,10 @@ struct StagePlace {
     is_v6: bool,
     /// The signal is looked up in the caches: its kind depends on them, or it changes them.
     needs_lookup: bool,
+    /// The signal is handed on in any case.
+    is_chosen: bool,
+    /// The signal is the end of a side, which is not recorded yet.
+    is_end: bool,
 }
 
 /// The contents of a stage, as sets of places.
@@ -115,17 +119,18 @@ struct StageContents {
     v6: u64,
     /// The signals that are looked up in the caches.
     to_look_up: u64,
+    /// The signals that are handed on in any case.
+    chosen: u64,
 }
 
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
 struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
     lookups: Box<[StagedLookup; STAGE_COUNT]>,
-    /// How far the senders of the signals have come.
-    numbers: Box<[Numbers; STAGE_COUNT]>,
     count: usize,
     v6: u64,
     to_look_up: u64,
+    chosen: u64,
     /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
     /// The signals that are not handed on: ends of earlier connections.
@@ -136,8 +141,7 @@ impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
-        let numbers = Box::new([Numbers::default(); STAGE_COUNT]);
-        Stage { signals, lookups, numbers, count: 0, v6: 0, to_look_up: 0, ends: 0, passed_over: 0 }
+        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, passed_over: 0 }
     }
 
     /// Takes the next place, in which `make` builds a signal.
@@ -147,20 +151,10 @@ impl Stage {
         self.lookups[at] = lookup;
         self.v6 |= u64::from(place.is_v6) << at;
         self.to_look_up |= u64::from(place.needs_lookup) << at;
+        self.chosen |= u64::from(place.is_chosen) << at;
+        self.ends |= u64::from(place.is_end) << at;
         self.count += 1;
         make(&mut self.signals[at])
-    }
-
-    /// Says that the signal for the next place is the end of a side.
-    #[inline(always)]
-    fn mark_end(&mut self) {
-        self.ends |= 1 << (self.count % STAGE_COUNT);
-    }
-
-    /// Says how far the sender of the signal for the next place has come.
-    #[inline(always)]
-    fn place_numbers(&mut self, numbers: Numbers) {
-        self.numbers[self.count % STAGE_COUNT] = numbers;
     }
 
     fn is_full(&self) -> bool {
@@ -175,8 +169,8 @@ impl Stage {
     fn take(&mut self) -> StageContents {
         // As many ones from the lowest bit on.
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
-        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up };
-        (self.count, self.v6, self.to_look_up) = (0, 0, 0);
+        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up, chosen: self.chosen };
+        (self.count, self.v6, self.to_look_up, self.chosen) = (0, 0, 0, 0);
         taken
     }
 
@@ -200,10 +194,6 @@ impl Stage {
 
     fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
         &self.lookups
-    }
-
-    fn numbers(&self) -> &[Numbers; STAGE_COUNT] {
-        &self.numbers
     }
 
     fn signals_mut(&mut self) -> &mut [Signal; STAGE_COUNT] {
@@ -515,14 +505,14 @@ impl Signaller {
         let kind = if is_alive { SignalKind::Alive } else { kind };
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
         let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
-        if is_end(segment, kind) {
+        let is_end = is_end(segment, kind);
+        if is_end {
             self.ends.announce(quick_hash);
-            self.stage.mark_end();
         }
-        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
-        let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
+        let is_v6 = matches!(segment.addresses, Addresses::V6 { .. });
+        let place = StagePlace { is_v6, needs_lookup, is_chosen, is_end };
+        let lookup = StagedLookup { quick_hash, now_ns, numbers: numbers_of(segment) };
         let origin = self.origin;
-        self.stage.place_numbers(numbers_of(segment));
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, (now_ns, origin), slot));
         if kind == SignalKind::SynAck {
             self.await_staged(quick_hash, sender.other(), Some(isn));
@@ -558,8 +548,7 @@ impl Signaller {
     /// Records the end of a side, at this place of the stage.
     #[inline]
     fn record_end(&mut self, at: usize) {
-        let StagedLookup { quick_hash, now_ns, .. } = self.stage.lookups()[at];
-        let Numbers { sent, acked } = self.stage.numbers()[at];
+        let StagedLookup { quick_hash, now_ns, numbers: Numbers { sent, acked } } = self.stage.lookups()[at];
         let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
         let is_rst = kind == SignalKind::Rst;
         if is_rst && self.ends.is_of_earlier(quick_hash, sender, sent, now_ns) {
@@ -654,14 +643,15 @@ impl Signaller {
     #[inline(never)]
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         let ends = self.stage.take_ends();
-        let StageContents { all, v6, to_look_up } = self.stage.take();
+        let StageContents { all, v6, to_look_up, chosen } = self.stage.take();
         let mut kept = all;
         // In order: what came before an end is not late behind it.
         for at in places(to_look_up | ends) {
             if ends >> at & 1 != 0 {
                 self.record_end(at);
             }
-            if self.stage.is_passed_over(at) || to_look_up >> at & 1 != 0 && !self.resolve(at) {
+            let is_chosen = chosen >> at & 1 != 0;
+            if self.stage.is_passed_over(at) || to_look_up >> at & 1 != 0 && !self.resolve(at, is_chosen) {
                 kept &= !(1 << at);
             }
         }
@@ -680,12 +670,12 @@ impl Signaller {
         self.is_watchful = self.has_to_watch();
     }
 
-    /// Decides for the packet at this place of the stage whether it is handed on, and as which kind.
+    /// Decides for the packet at this place of the stage whether it is handed on, as it is in any case if it was
+    /// chosen, and as which kind.
     #[inline(always)]
-    fn resolve(&mut self, at: usize) -> bool {
+    fn resolve(&mut self, at: usize, is_chosen: bool) -> bool {
         let lookup = self.stage.lookups()[at];
-        let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
-        let numbers = self.stage.numbers()[at];
+        let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {

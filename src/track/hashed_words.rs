@@ -60,15 +60,24 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
 
     /// Where the word of a connection is, if there is one.
     pub(super) fn find(&self, hash: ConnectionHash) -> Option<WordPlace> {
-        for set in self.sets_of(hash) {
-            let words = &self.sets[set].0;
-            for place in Self::places(set) {
-                if words[place.at] == hash.to_bits() && words[place.at + 1] != 0 {
-                    return Some(place);
-                }
-            }
-        }
-        None
+        self.sets_of(hash).into_iter().find_map(|set| {
+            let places = self.places_where(set, |there, word| there == hash.to_bits() && word != 0);
+            (places != 0).then(|| Self::first_place(set, places))
+        })
+    }
+
+    /// The places of a set whose hash and word are such, as bits. All are looked at, because a branch for each costs
+    /// more.
+    #[inline]
+    fn places_where(&self, set: usize, is_such: impl Fn(u64, u64) -> bool) -> u32 {
+        let words = &self.sets[set].0;
+        (0..SET_WORD_COUNT).fold(0, |bits, at| bits | u32::from(is_such(words[2 * at], words[2 * at + 1])) << at)
+    }
+
+    /// The first of some places of a set.
+    #[inline]
+    fn first_place(set: usize, places: u32) -> WordPlace {
+        WordPlace { set, at: 2 * (places.trailing_zeros() as usize % SET_WORD_COUNT) }
     }
 
     fn places(set: usize) -> impl Iterator<Item = WordPlace> {
@@ -92,11 +101,9 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
     pub(super) fn insert(&mut self, hash: ConnectionHash, word: u64, age: impl Fn(u64) -> u64) -> Option<u64> {
         let (mut chosen, mut most_free) = (None, 0);
         for set in self.sets_of(hash) {
-            let words = &self.sets[set].0;
-            let free_count = Self::places(set).filter(|place| words[place.at + 1] == 0).count();
-            if free_count > most_free {
-                most_free = free_count;
-                chosen = Self::places(set).find(|place| words[place.at + 1] == 0);
+            let free = self.places_where(set, |_, word| word == 0);
+            if free.count_ones() > most_free {
+                (chosen, most_free) = (Some(Self::first_place(set, free)), free.count_ones());
             }
         }
         let chosen = chosen.unwrap_or_else(|| self.oldest(hash, age));

@@ -162,10 +162,18 @@ impl Rivals {
         self.latest = now;
     }
 
-    /// Whether any handshake counts now. False most of the time.
+    /// Whether a handshake of this connection may count now. False most of the time.
     #[inline]
-    pub(super) fn may_contest(&self, now: u64) -> bool {
-        self.latest != 0 && now - self.latest <= self.timeout
+    pub(super) fn may_contest(&self, hash: ConnectionHash, now: u64) -> bool {
+        self.latest != 0 && now - self.latest <= self.timeout && self.holds(hash)
+    }
+
+    /// Whether a handshake of this connection is recorded, whether it counts or not. All records of the set are
+    /// compared, because a branch for each costs more: of nearly all connections there is none.
+    #[inline]
+    fn holds(&self, hash: ConnectionHash) -> bool {
+        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
+        records.fold(false, |holds, record| holds | (record[0] == hash.to_bits()))
     }
 
     /// What a packet without a flag says, whose sequence number follows `isn`. The own handshake of a known connection
@@ -178,7 +186,7 @@ impl Rivals {
         known: Option<&FilterEntry>,
         now: u64,
     ) -> Verdict {
-        if !self.may_contest(now) {
+        if !self.may_contest(hash, now) {
             return Verdict::Uncontested;
         }
         self.judge_recent(hash, (sender, isn), known, now)

@@ -457,10 +457,10 @@ impl Tracker {
     ) -> ControlFlow<Option<Event>> {
         let is_fin = parts.kind == SignalKind::Fin;
         let may_answer = is_fin || matches!(parts.kind, SignalKind::Ack | SignalKind::Alive);
-        if !may_answer || !self.rivals.may_contest(self.now) {
+        let (hash, now) = (signal.hash(), self.now);
+        if !may_answer || !self.rivals.may_contest(hash, now) {
             return ControlFlow::Continue(());
         }
-        let (hash, now) = (signal.hash(), self.now);
         let Some(record) = self.refused.record(hash).filter(RefusedRecord::is_open) else {
             return ControlFlow::Continue(());
         };
@@ -575,7 +575,7 @@ impl Tracker {
     // Ends, and what the kinds of signals share.
 
     fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
-        if self.rivals.may_contest(self.now)
+        if self.rivals.may_contest(signal.hash(), self.now)
             && let ControlFlow::Break(event) = self.contested_fin(signal, parts, (slot, entry))
         {
             return event;
@@ -712,7 +712,7 @@ impl Tracker {
     fn open(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         self.end_half_open(slot);
         // The answer has shown which handshake was true.
-        if self.rivals.may_contest(self.now) {
+        if self.rivals.may_contest(signal.hash(), self.now) {
             self.rivals.forget(signal.hash());
         }
         if self.established >= self.config.connections_max {
