@@ -94,7 +94,7 @@ impl PeerStates {
 
 /// All peers, and the place where their lists are put, which goes with this.
 pub(super) struct Peers {
-    place: TempDir,
+    _place: Option<TempDir>,
     peers: Vec<Peer>,
     states: PeerStates,
 }
@@ -118,11 +118,12 @@ impl Peers {
     /// An address is none, a file cannot be read, or there is no place for lists.
     pub(super) fn new(config: &PeerConfig) -> Result<Self> {
         let cannot = |error| Error::new("there is no place for the lists of peers").because(error);
-        let place = tempfile::Builder::new().prefix("flowpeel-peers-").tempdir().map_err(cannot)?;
+        let place = || tempfile::Builder::new().prefix("flowpeel-peers-").tempdir();
+        let place = (!config.urls.is_empty()).then(place).transpose().map_err(cannot)?;
         let authorization = config.token_file.as_deref().map(bearer).transpose()?;
         let (mut peers, mut states) = (Vec::new(), Vec::new());
         for (at, url) in config.urls.iter().enumerate() {
-            let directory = place.path().join(at.to_string());
+            let Some(directory) = place.as_ref().map(|place| place.path().join(at.to_string())) else { break };
             let peer = Peer::new(url, config, authorization.clone(), directory)?;
             for root in peer.roots() {
                 fs::create_dir_all(&root).map_err(cannot)?;
@@ -130,7 +131,7 @@ impl Peers {
             peers.push(peer);
             states.push(PeerState { url: url.clone(), problem: Some("it was not asked yet".to_owned()) });
         }
-        Ok(Peers { place, peers, states: PeerStates(Arc::new(Mutex::new(states))) })
+        Ok(Peers { _place: place, peers, states: PeerStates(Arc::new(Mutex::new(states))) })
     }
 
     /// Where the lists of the peers are.
@@ -153,7 +154,6 @@ impl Peers {
 
     /// Asks them until this is dropped.
     pub(super) async fn run(&self) {
-        debug_assert!(self.place.path().is_dir());
         let each = self.peers.iter().enumerate().map(|(at, peer)| async move {
             let mut have = BTreeMap::new();
             loop {
