@@ -405,8 +405,8 @@ impl EventWriter {
         }
     }
 
-    /// The wall clock has come to here, at the end of an interval: that of a live capture, since by the time of packets more
-    /// may be on its way.
+    /// The wall clock has come to here, at the end of an interval: that of a live capture, since by the time of packets
+    /// more may be on its way.
     fn pass(&mut self, time_ns: i64) {
         self.passed_ns = time_ns;
         self.move_on(|one_name, write| one_name.end_interval(write));

@@ -121,8 +121,8 @@ impl Output {
         })
     }
 
-    /// Encodes where the destination is, for a saved state that has all packets up to `cut_ns`, in ns since 1970. What a
-    /// file has not taken is waited for in a replay. A live capture waits for nothing.
+    /// Encodes where the destination is, for a saved state that has all packets up to `cut_ns`, in ns since 1970. What
+    /// a file has not taken is waited for in a replay. A live capture waits for nothing.
     ///
     /// # Errors
     ///
