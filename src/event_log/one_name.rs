@@ -130,9 +130,7 @@ impl OneName {
     /// The other name of an event's connection, if that is translated and known.
     fn nat_of(&self, event: &FlowEvent) -> Option<Nat> {
         let key = AnyKey::of_ends(event.flow.client, event.flow.server, VlanTags::NONE)?;
-        let mut nat = None;
-        self.names.with_current(&mut |names| nat = names.name_of(&key));
-        nat
+        self.names.name_of(&key)
     }
 
     /// Writes an event whose name is known now as well as it will be, unless it is to wait for the other one.

@@ -5,11 +5,12 @@
 
 use crate::flow::{AnyKey, ByFamily, Family, FlowKey, KeyV4, KeyV6, Side};
 use ahash::RandomState;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// The other name of a translated connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nat {
     /// The client's address and port under that name.
     pub client: SocketAddr,
@@ -53,6 +54,13 @@ const _: () = assert!(size_of::<(KeyV6, OtherName<KeyV6>)>() <= V6_WEIGHT * size
 pub trait TranslationSource: Send + Sync {
     /// Calls `with` with the translations as they are now; they do not change meanwhile.
     fn with_current(&self, with: &mut dyn FnMut(&mut Translations));
+
+    /// The other name of a connection as of now: see [`Translations::name_of`].
+    fn name_of(&self, key: &AnyKey) -> Option<Nat> {
+        let mut nat = None;
+        self.with_current(&mut |names| nat = names.name_of(key));
+        nat
+    }
 }
 
 /// The names of translated connections, of so many at most.

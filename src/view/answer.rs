@@ -4,8 +4,7 @@ use crate::list::Row;
 use crate::select::{Arrangement, Filter, Selection};
 use crate::view::board::{Board, CopiedRows};
 use crate::view::protocol::{
-    Answer, Connection, Ends, GroupObject, OtherName, PROTOCOL_VERSION, Page, Request, RequestError, RowObject,
-    WINDOW_COUNT_MAX,
+    Answer, Connection, Ends, GroupObject, PROTOCOL_VERSION, Page, Request, RequestError, RowObject, WINDOW_COUNT_MAX,
 };
 
 /// What answers requests. It keeps the arrangement of the last one, so that scrolling filters nothing again.
@@ -93,7 +92,7 @@ pub(super) fn refusal(reason: String, position: Option<usize>) -> Answer {
 
 /// What the rows say of a connection, and its other name.
 fn connection(ends: &Ends, rows: &CopiedRows, board: &Board) -> Connection {
-    let nat = ends.key().and_then(|key| board.nat_of(&key)).map(OtherName::from);
+    let nat = ends.key().and_then(|key| board.nat_of(&key));
     let mut found = Connection { ends: ends.clone(), row: None, nat, of_client: 0, of_server: 0, of_both: 0 };
     let is_asked = |row: &Row| row.client == ends.client && row.server == ends.server && Ends::of(row) == *ends;
     for row in rows.copy.rows() {

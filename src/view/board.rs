@@ -66,9 +66,7 @@ impl Board {
 
     /// The other name of a connection, if it is translated and that is known.
     pub(super) fn nat_of(&self, key: &AnyKey) -> Option<Nat> {
-        let mut nat = None;
-        self.translations.get()?.with_current(&mut |names| nat = names.name_of(key));
-        nat
+        self.translations.get()?.name_of(key)
     }
 
     /// Held only to be copied from: the list thread leaves out what it cannot put here at once.

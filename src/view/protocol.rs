@@ -320,24 +320,6 @@ impl From<&Group> for GroupObject {
     }
 }
 
-/// The other name of a translated connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherName {
-    /// The client's address and port under that name.
-    pub client: SocketAddr,
-    /// The server's.
-    pub server: SocketAddr,
-    /// Whether it is the name that the client has, and not the one behind the translation.
-    pub is_original: bool,
-}
-
-impl From<Nat> for OtherName {
-    fn from(nat: Nat) -> Self {
-        let Nat { client, server, is_original } = nat;
-        OtherName { client, server, is_original }
-    }
-}
-
 /// A connection that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
@@ -347,7 +329,7 @@ pub struct Connection {
     pub row: Option<RowObject>,
     /// Its other name, where it is translated and that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nat: Option<OtherName>,
+    pub nat: Option<Nat>,
     /// How many connections its client has.
     pub of_client: u64,
     /// How many its server has, at all ports.

@@ -1,7 +1,7 @@
 //! The life of one connection: what the lists have shown of it since it is looked at.
 
-use crate::list::{Row, RowState};
-use crate::view::protocol::{Connection, Ends, OtherName, RowObject};
+use crate::list::{Nat, Row, RowState};
+use crate::view::protocol::{Connection, Ends, RowObject};
 
 /// The moments of one connection that are kept: handshake, end, and a few returns.
 const MOMENTS_MAX: usize = 32;
@@ -15,7 +15,7 @@ pub(super) struct Life {
     /// Whether the latest rows have it.
     pub(super) is_listed: bool,
     /// Its other name, where the router translates it.
-    pub(super) nat: Option<OtherName>,
+    pub(super) nat: Option<Nat>,
     /// How many connections its ends have; `None` until that came.
     pub(super) neighbours: Option<Neighbours>,
     /// What happened to it, and at the end of which list that was seen, in ns since 1970.

@@ -3,11 +3,11 @@
 use super::keys::{Effect, press};
 use super::screen::{Paint, draw};
 use super::state::{Mode, State};
-use crate::list::RowState;
+use crate::list::{Nat, RowState};
 use crate::select::{GroupBy, Sort};
 use crate::view::protocol::{
-    Answer, Connection, Ends, GroupName, GroupObject, Losses, OtherName, Overview, PROTOCOL_VERSION, Page, Request,
-    RowObject, Sample,
+    Answer, Connection, Ends, GroupName, GroupObject, Losses, Overview, PROTOCOL_VERSION, Page, Request, RowObject,
+    Sample,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -304,8 +304,7 @@ fn a_life_goes_from_state_to_state_and_ends() {
     let established = RowObject { state: RowState::Established, ..row.clone() };
     let outside = "203.0.113.9:61000".parse().unwrap();
     for row in [Some(row.clone()), Some(established.clone()), Some(established), None, None] {
-        let nat =
-            row.as_ref().map(|_| OtherName { client: outside, server: Fake::row(2).ends.server, is_original: false });
+        let nat = row.as_ref().map(|_| Nat { client: outside, server: Fake::row(2).ends.server, is_original: false });
         let connection = Connection { ends: Fake::row(2).ends, row, nat, of_client: 1, of_server: 7_000, of_both: 1 };
         let request = screen.state.request();
         let answer = Answer { connection: Some(connection), ..screen.run.answer(&request) };
