@@ -1,4 +1,4 @@
-//! What a collector needs to go on with the lists of a router, as bytes and back.
+//! What a collector needs to continue the lists of a router, as bytes and back.
 //!
 //! It takes the files from which a collector that starts again continues (the last list, the note of how far it is, the
 //! snapshot that the next frames build on) and gives one compressed stream of them; and beside it a [`Description`],

@@ -5,7 +5,7 @@
 //! order; what it had already is passed over.
 //!
 //! A collector holds the share of the partitions that it takes: nobody else writes its checkpoints, from which another
-//! goes on where it stopped for good. One that was replaced stops.
+//! continues when it is gone. One that was replaced stops.
 
 mod checkpoints;
 mod figures;

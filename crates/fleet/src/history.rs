@@ -254,13 +254,9 @@ impl Point {
     /// Adds the same step of another part of the router's lists: what it has of the partitions is its own, the rest is
     /// of the whole router in all of them.
     fn add_part(&mut self, part: &Point) {
-        self.open = self.open.saturating_add(part.open);
-        self.half_open = self.half_open.saturating_add(part.half_open);
-        self.missing = self.missing.saturating_add(part.missing);
-        self.opened = self.opened.max(part.opened);
-        self.closed = self.closed.max(part.closed);
-        self.dropped = self.dropped.max(part.dropped);
-        self.is_complete &= part.is_complete;
+        let whole = (self.opened.max(part.opened), self.closed.max(part.closed), self.dropped.max(part.dropped));
+        self.add(&Point { routers: 0, ..*part });
+        (self.opened, self.closed, self.dropped) = whole;
     }
 
     /// Adds the same step of another router.

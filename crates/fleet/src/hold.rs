@@ -170,7 +170,7 @@ pub(crate) struct Hold {
     stream: Stream,
     /// The name of this process.
     process: String,
-    /// The number of the last message of the share's stream, as far as this process knows.
+    /// The number of the last message of the share's stream that this process knows of.
     last: u64,
     /// Whether a message may have been taken of which that is not known.
     is_doubtful: bool,

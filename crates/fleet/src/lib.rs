@@ -14,7 +14,7 @@
 //! [`broker`]. Elsewhere [`collect`] takes them from there in the order of the stream, all or those of a share of the
 //! partitions, the [`inbox`] puts snapshots together, and [`lists`] writes the lists that the router would have
 //! written, or its share's part of them. Whoever holds a share (`hold`) writes [`checkpoint`]s, from which another
-//! collector goes on.
+//! collector continues.
 //!
 //! # The joined view
 //!

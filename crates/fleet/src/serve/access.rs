@@ -2,7 +2,7 @@
 //!
 //! A program shows it with every request (`Authorization: Bearer`). A browser shows it once, for a cookie that no
 //! script can read and that is sent to this server alone: a stream of events cannot carry a header, and a token that
-//! the page kept would be there for whatever script got into it.
+//! the page kept could be read by a script that was injected into it.
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderValue};

@@ -81,7 +81,7 @@ impl Problem {
 pub(super) struct Follower {
     /// What it cannot do.
     pub(super) problem: Problem,
-    /// The headers of the lists, as far as they are read.
+    /// The headers of the lists that have been read.
     pub(super) history: Arc<RwLock<History>>,
     should_stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -157,7 +157,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Why a request is not answered, whatever it asks for.
+    /// Why a request is refused, if it is: it asks for another host, or comes without the token.
     fn refusal(&self, request: &Request) -> Option<Response> {
         let Some(access) = &self.access else {
             let what = "this server does not know itself by that name: use localhost, or name it with --host";
