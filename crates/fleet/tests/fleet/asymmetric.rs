@@ -39,7 +39,7 @@ pub(crate) fn addresses(ip: &[u8]) -> [&[u8]; 2] {
 }
 
 /// Whether an IP packet goes to a higher address than it comes from.
-pub(crate) fn is_upward(ip: &[u8]) -> bool {
+fn is_upward(ip: &[u8]) -> bool {
     let [from, to] = addresses(ip);
     from < to
 }
@@ -59,7 +59,7 @@ fn read(path: &Path) -> (Value, Rows) {
 }
 
 /// Connections in which both ends speak and both say when they end: what one end alone says only one router hears.
-pub(crate) fn traffic() -> TrafficConfig {
+fn traffic() -> TrafficConfig {
     let mixed = TrafficConfig::mixed(3, 3_000);
     TrafficConfig {
         data_packets: 6..=12,
@@ -70,16 +70,21 @@ pub(crate) fn traffic() -> TrafficConfig {
     }
 }
 
-#[test]
-fn a_pair_of_routers_that_see_one_direction_each_is_one_view_of_whole_connections() {
-    let site = Site::new();
+/// Has three routers of these names write their lists: one that sees both directions, and one for each alone.
+pub(crate) fn run_pair(site: &Site, [both, upward, downward]: [&str; 3]) {
     let capture = site.capture(traffic());
     let [up, down] = ["up.pcap", "down.pcap"].map(|name| site.path(name));
     split(&capture, [&up, &down], is_upward);
     let config = |one_way| Config { every: Some(Duration::from_secs(30)), one_way, ..Config::default() };
-    site.router_of("both", &capture, config(false));
-    site.router_of("up", &up, config(true));
-    site.router_of("down", &down, config(true));
+    site.router_of(both, &capture, config(false));
+    site.router_of(upward, &up, config(true));
+    site.router_of(downward, &down, config(true));
+}
+
+#[test]
+fn a_pair_of_routers_that_see_one_direction_each_is_one_view_of_whole_connections() {
+    let site = Site::new();
+    run_pair(&site, ["both", "up", "down"]);
     let join = |routers: &[&str]| {
         let out = site.path("view.ndjson");
         let mut join = fleet("join");

@@ -1,12 +1,10 @@
 //! The joined view as Parquet: the rows of NDJSON, by DuckDB.
 
-use crate::asymmetric::{is_upward, split, traffic};
+use crate::asymmetric::run_pair;
 use crate::site::{Site, done, fleet, run};
-use flowpeel::engine::Config;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// How many rows there are, how many of them have sides that were seen alone, and how many are in one of the files
 /// alone.
@@ -44,13 +42,7 @@ fn file_in(directory: &Path) -> PathBuf {
 #[test]
 fn a_view_as_parquet_has_the_rows_of_its_lines() {
     let site = Site::new();
-    let capture = site.capture(traffic());
-    let [up, down] = ["up.pcap", "down.pcap"].map(|name| site.path(name));
-    split(&capture, [&up, &down], is_upward);
-    let config = |one_way| Config { every: Some(Duration::from_secs(30)), one_way, ..Config::default() };
-    site.router_of("both", &capture, config(false));
-    site.router_of("up, and \"so\"", &up, config(true));
-    site.router_of("down", &down, config(true));
+    run_pair(&site, ["both", "up, and \"so\"", "down"]);
     let (lines, directory) = (site.path("view.ndjson"), site.path("view"));
     let join = |options: &[&str]| {
         let mut join = fleet("join");

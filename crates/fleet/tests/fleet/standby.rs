@@ -1,4 +1,4 @@
-//! A collector on another machine goes on where the one before it stopped, from its checkpoints.
+//! A collector on another machine continues from the checkpoints of the one before it.
 
 use crate::server::Server;
 use crate::site::{Running, Site, done, run, wait_until};

@@ -90,7 +90,7 @@ fn who_has_the_token_gets_in_and_nobody_else() {
     for path in ["/api/v1/routers", "/api/v1/connections?limit=1", "/metrics", "/openapi.json"] {
         assert_eq!(site.curl(&serving, path, &["--header", &bearer]).0, "200", "{path}");
     }
-    // Under whatever name: it is the token that opens.
+    // Any name will do: it is the token that opens.
     assert_eq!(
         site.curl(&serving, "/api/v1/routers", &["--header", &bearer, "--header", "Host: flows.example"]).0,
         "200"

@@ -1,5 +1,6 @@
 //! `flowpeel-fleet join` against the union of the lists, made another way.
 
+use crate::duckdb::has_duckdb;
 use crate::network::{Network, fleet};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -67,10 +68,7 @@ fn it_is_the_union_of_the_lists() {
 
 #[test]
 fn duckdb_makes_the_same_union() {
-    let has_duckdb =
-        Command::new("python3").args(["-c", "import duckdb"]).output().is_ok_and(|ended| ended.status.success());
-    if !has_duckdb {
-        eprintln!("skipped: Python with DuckDB is not installed");
+    if !has_duckdb() {
         return;
     }
     let network = Network::of(&ROUTERS, 20_000);
