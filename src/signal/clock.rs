@@ -547,10 +547,23 @@ impl Clock {
         }
         // A new source shares no clock that may be a few wrong stamps of another.
         let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_established();
+        let left = self.left_clock(Stamp { time_ns, clock });
         let follows = |other: &OtherClock| {
-            may_follow(other) && (is_near(other.on_main(time_ns), self.highest_ns) || is_near(time_ns, other.last_ns))
+            let is_where_it_was = is_near(time_ns, other.last_ns) && left.is_none_or(|only| other.number == only);
+            may_follow(other) && (is_near(other.on_main(time_ns), self.highest_ns) || is_where_it_was)
         };
         self.others.iter().position(follows).map(Follows::Other)
+    }
+
+    /// The clock by which the source of a stamp has gone alone for so long that it has left all others, if time may have
+    /// passed on it before this stamp: then one of the others has been passed, as by a clock that was set back, and has
+    /// not gone on.
+    fn left_clock(&self, Stamp { time_ns, clock }: Stamp) -> Option<ClockNumber> {
+        let only = self.sources[clock.index()].only_clock()?;
+        let other = self.others.iter().find(|other| other.number == only);
+        let is_main = only == self.main_number;
+        let wall_ns = if is_main { time_ns } else { other?.on_main(time_ns) };
+        self.is_leap(wall_ns).then_some(only)
     }
 
     /// Whether a stamp follows a known clock. Of another stamp [`Self::judge`] says what it is.
@@ -1288,6 +1301,18 @@ mod tests {
         // What is 95 s later does not follow a clock that is as far ahead.
         assert!(clock.others.iter().all(|other| !other.is_doubtful), "{:?}", clock.others);
         assert!(!clock.knows(Stamp::unnamed((1_299 + 95) * SECOND_NS)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_passes_where_it_was_before() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=1_000).collect::<Vec<_>>());
+        // Back by 930 s, and then without packets past where it was when it was set.
+        let set: Vec<i64> = (70..=950).collect();
+        let elapsed = run(&mut clock, &set);
+        assert_eq!(elapsed.last(), Some(&1_880));
+        let elapsed = run(&mut clock, &(1_050..1_200).collect::<Vec<_>>());
+        assert_eq!((elapsed[0], elapsed[149], clock.doubt()), (1_980, 2_129, TimeDoubt::None));
     }
 
     #[test]
