@@ -155,6 +155,11 @@ impl EndRecord {
         (self.beyond(beginner, number) as u32) < BEGUN_SIZE
     }
 
+    /// Whether it is of FINs of which none turned out to be no end.
+    fn is_undisputed_fin(&self) -> bool {
+        !self.is_rst() && self.head >> REPORTED_SHIFT & 0b11 == 0
+    }
+
     /// Whether it turned out of every end in the record that it was none.
     fn is_disproved(&self) -> bool {
         self.head >> REPORTED_SHIFT & 0b11 == self.head >> ENDED_SHIFT & 0b11
@@ -226,6 +231,12 @@ impl EndRecord {
         // It may have been on its way when the other side's RST came, and goes no further than what that acknowledges.
         let has_crossed = self.is_shortly_before(side, at.sent) && self.is_near(side.other(), at.acked);
         self.is_rst() && is_recent && has_crossed
+    }
+
+    /// Whether this is a RST of this side of which nothing comes late any more, so that another one of the same side says
+    /// all that it says.
+    fn is_past(&self, side: Side, end: End, stamp: u64) -> bool {
+        end.is_rst && self.is_rst() && self.has_ended(side) && self.age(stamp) > LATE_BEHIND_RST
     }
 
     /// Whether a number of this side is one that it passed shortly before its end.
@@ -412,7 +423,7 @@ impl RecentEnds {
                     there.with_end(side, end.at.sent, stamp)
                 };
                 place = Some(at);
-            } else if there.is_disproved() {
+            } else if there.is_disproved() || there.is_past(side, end, stamp) {
                 place = place.or(Some(at));
             }
         }
@@ -576,6 +587,10 @@ impl RecentEnds {
                 continue;
             }
             if there.is_late(side, at, stamp) {
+                // What is repeated behind a FIN agrees with it: of many ends those make way that nothing agrees with.
+                if there.is_undisputed_fin() && there.age(stamp) > 0 {
+                    there.stamped(stamp).store(way);
+                }
                 return false;
             }
             if there.is_succeeded() {
@@ -675,6 +690,32 @@ mod tests {
         assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 0));
         assert!(ends.goes_on(hash(1), Second, at(5_001, 1_000), 0));
         assert!(!ends.goes_on(hash(2), First, at(77, 5_000), 0), "of another connection nothing is known");
+    }
+
+    #[test]
+    fn forged_ends_do_not_push_out_one_that_packets_agree_with() {
+        let forged = |number: i64| number as u32 * 300_000_000;
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), Second, fin(5_000, 1_000), 0);
+        ends.put(hash(1), Second, fin(forged(1), 77), 10 * SECOND_NS);
+        for number in 2..=WAY_COUNT as i64 {
+            ends.put(hash(1), First, fin(forged(number), 77), 10 * number * SECOND_NS);
+            assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), (10 * number + 1) * SECOND_NS), "{number}");
+        }
+        assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 200 * SECOND_NS));
+    }
+
+    #[test]
+    fn rsts_of_a_side_push_out_none_but_each_other() {
+        let forged = |number: i64| number as u32 * 300_000_000;
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), Second, fin(5_000, 1_000), 0);
+        for number in 2..=2 * WAY_COUNT as i64 {
+            let side = if number % 2 == 0 { First } else { Second };
+            ends.put(hash(1), side, rst(forged(number)), 10 * number * SECOND_NS);
+        }
+        assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 200 * SECOND_NS), "it has ended by its FIN");
+        assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 200 * SECOND_NS));
     }
 
     #[test]
