@@ -2,7 +2,7 @@
 //! of states, and the one that reports events.
 
 use super::events::EventThread;
-use super::list_thread::{ListThread, ListTotals, Lists};
+use super::list_thread::{ListThread, ListTotals, Lists, OnList};
 use super::port::{Port, Totals};
 use super::publish::{self, OnCounters, ShardTiming};
 use super::saving::{self, ResumedClock, Saving, SavingCounts, Start, Written};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::handover::HandOver;
 use crate::list::{FlowList, Header, TranslationSource};
 use crate::metrics::{CaptureCounts, Latency, Metrics};
-use crate::queue::{self, Inbox, Writer};
+use crate::queue::{self, ClockWriter, Inbox, Writer};
 use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, TwoNames, Watch};
 use crossbeam::channel::{Receiver, Sender};
 use std::sync::Arc;
@@ -51,6 +51,48 @@ impl<'a> Outputs<'a> {
             events: None,
         }
     }
+}
+
+/// The queues between the ports of a live engine and its shards.
+struct TimedQueues {
+    /// For each port, one to each shard.
+    writers: Vec<Vec<Writer>>,
+    /// One to each shard, for the clock.
+    clock_writers: Vec<ClockWriter>,
+    /// One for each shard.
+    inboxes: Vec<Inbox>,
+}
+
+impl TimedQueues {
+    fn new(plan: &Plan) -> Self {
+        let mut writers: Vec<Vec<Writer>> = (0..plan.port_count).map(|_| Vec::new()).collect();
+        let (mut clock_writers, mut inboxes) = (Vec::new(), Vec::new());
+        for _ in 0..plan.shard_count() {
+            let (shard_writers, clock_writer, inbox) = queue::timed_queues(plan.port_count, plan.port_when_full());
+            writers.iter_mut().zip(shard_writers).for_each(|(port, writer)| port.push(writer));
+            clock_writers.push(clock_writer);
+            inboxes.push(inbox);
+        }
+        TimedQueues { writers, clock_writers, inboxes }
+    }
+}
+
+/// Publishes each list of a live engine.
+fn publishing<'a>(
+    schedule: Arc<Schedule>,
+    metrics: Arc<Metrics>,
+    mut listed: Box<dyn FnMut(&Header) + Send + 'a>,
+    mut counters: Option<OnCounters>,
+) -> OnList<'a> {
+    Box::new(move |header: Option<&Header>, list: &FlowList, list_totals: &mut ListTotals| {
+        schedule.listed();
+        metrics.merge(Latency::Peel, &mut list_totals.recent.peel);
+        metrics.merge(Latency::List, &mut list_totals.recent.list);
+        metrics.merge(Latency::Pause, &mut list_totals.recent.pause);
+        publish::list(&metrics, header, list, list_totals, schedule.clock_steps());
+        header.iter().for_each(|header| listed(header));
+        counters.iter_mut().for_each(|counters| counters.report(&metrics, list));
+    })
 }
 
 /// All that is behind the ports, before it has threads.
@@ -127,16 +169,9 @@ impl<'a> Threads<'a> {
         metrics: &Arc<Metrics>,
         saving: Option<Saving>,
     ) -> Result<(Self, Vec<Port>, Arc<Schedule>)> {
-        let Outputs { lists, mut listed, saved, translations, is_held, mut counters, events } = outputs;
+        let Outputs { lists, listed, saved, translations, is_held, counters, events } = outputs;
         let (pool, returns) = shard_thread::pool(plan);
-        let mut writers: Vec<Vec<Writer>> = (0..plan.port_count).map(|_| Vec::new()).collect();
-        let (mut clock_writers, mut inboxes) = (Vec::new(), Vec::new());
-        for _ in 0..plan.shard_count() {
-            let (shard_writers, clock_writer, inbox) = queue::timed_queues(plan.port_count, plan.port_when_full());
-            writers.iter_mut().zip(shard_writers).for_each(|(port, writer)| port.push(writer));
-            clock_writers.push(clock_writer);
-            inboxes.push(inbox);
-        }
+        let TimedQueues { writers, clock_writers, inboxes } = TimedQueues::new(plan);
         let watch = plan.watch();
         let clocks = Clocks::start(saving.as_ref().map(Saving::instants).transpose()?.flatten());
         let schedule = Arc::new(Schedule::new(clocks));
@@ -159,17 +194,8 @@ impl<'a> Threads<'a> {
             port.sampling_syns(samplers.next())
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
-        let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
-        let on_list = move |header: Option<&Header>, list: &FlowList, list_totals: &mut ListTotals| {
-            ended.listed();
-            published.merge(Latency::Peel, &mut list_totals.recent.peel);
-            published.merge(Latency::List, &mut list_totals.recent.list);
-            published.merge(Latency::Pause, &mut list_totals.recent.pause);
-            publish::list(&published, header, list, list_totals, ended.clock_steps());
-            header.iter().for_each(|header| listed(header));
-            counters.iter_mut().for_each(|counters| counters.report(&published, list));
-        };
-        let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, Box::new(on_list));
+        let on_list = publishing(Arc::clone(&schedule), Arc::clone(metrics), listed, counters);
+        let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, on_list);
         if let Some(translations) = translations {
             list_thread.set_translations(translations);
         }
