@@ -608,7 +608,8 @@ impl Clock {
                 self.main_packets = self.main_packets.saturating_add(1).min(JUDGED_COUNT_MIN as u32);
                 self.is_main_settled()
             }
-            Follows::Other(index) => self.others[index].is_settled(),
+            // Of few packets it may be a wrong stamp that what follows time without packets happens to be near to.
+            Follows::Other(index) => !self.others[index].is_doubtful && self.others[index].is_established(),
         };
         if is_certain {
             self.others.iter_mut().for_each(|other| other.is_doubtful = false);
@@ -1313,6 +1314,15 @@ mod tests {
         assert_eq!(elapsed.last(), Some(&1_880));
         let elapsed = run(&mut clock, &(1_050..1_200).collect::<Vec<_>>());
         assert_eq!((elapsed[0], elapsed[149], clock.doubt()), (1_980, 2_129, TimeDoubt::None));
+    }
+
+    #[test]
+    fn a_wrong_stamp_that_packets_behind_gaps_are_near_to_takes_no_doubt_away() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=400).chain([614]).chain(401..=420).collect::<Vec<_>>());
+        // Behind gaps of 102 s and 131 s, the second as long as the wrong stamp was ahead and the clock is behind.
+        run(&mut clock, &[522, 522, 540, 671, 671, 671, 672]);
+        assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
 
     #[test]
