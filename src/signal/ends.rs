@@ -583,9 +583,6 @@ impl RecentEnds {
         for place in each_of(places) {
             let way = Self::way(set, place);
             let there = EndRecord::load(way);
-            if !there.has_ended(side) {
-                continue;
-            }
             if there.is_late(side, at, stamp) {
                 // What is repeated behind a FIN agrees with it: of many ends those make way that nothing agrees with.
                 if there.is_undisputed_fin() && there.age(stamp) > 0 {
@@ -593,7 +590,7 @@ impl RecentEnds {
                 }
                 return false;
             }
-            if there.is_succeeded() {
+            if !there.has_ended(side) || there.is_succeeded() {
                 continue;
             }
             if !there.is_reported(side) || there.age(stamp) >= REPORT_INTERVAL {
@@ -742,6 +739,16 @@ mod tests {
             }
             assert!(!ends.is_of_earlier(hash(2), First, 1_000, SECOND_NS / 5));
         }
+    }
+
+    #[test]
+    fn what_was_on_its_way_when_a_rst_came_is_late_behind_the_next_connection_too() {
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), Second, End { is_rst: true, at: at(5_000, 1_000) }, 0);
+        ends.put(hash(1), First, fin(900_000_000, 700_000_000), SECOND_NS / 2);
+        ends.put(hash(1), Second, fin(700_000_000, 900_000_000), SECOND_NS / 2);
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), SECOND_NS), "of the connection before");
+        assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 4 * SECOND_NS), "too late for that");
     }
 
     #[test]
