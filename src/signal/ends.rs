@@ -445,15 +445,22 @@ impl RecentEnds {
         (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ((1 << WAY_COUNT) - 1)
     }
 
-    /// The place of a set that makes way for an end.
+    /// The place of a set that makes way for an end of this connection: a free one, that of an end of it that another
+    /// connection has followed already, or the oldest.
     #[inline]
-    fn oldest(set: &SharedLine, end: End, stamp: u64) -> usize {
+    fn oldest(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+        const SUCCEEDED_AGE: u64 = STAMP_MASK + 1;
         let first = Self::in_turn(end, 0);
         // Of those that are as old it is the first in turn: below the age stands how many come behind it, and then the
         // place.
         let oldest = (0..WAY_COUNT).map(|at| {
             let head = Self::head(set, at);
-            let age = if head == 0 { STAMP_MASK + 1 } else { EndRecord::age_of_head(head, stamp) };
+            let is_succeeded = head & SUCCEEDED_BIT != 0 && EndRecord::is_head_of(head, hash);
+            let age = match EndRecord::age_of_head(head, stamp) {
+                _ if head == 0 => 2 * SUCCEEDED_AGE,
+                age if is_succeeded => SUCCEEDED_AGE + age,
+                age => age,
+            };
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
@@ -463,7 +470,7 @@ impl RecentEnds {
     /// A place of a set for an end of this connection, that of the oldest. Of another connection nothing stays: with
     /// one of its ends alone what comes behind the other would seem not to have ended.
     fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
-        let place = Self::oldest(set, end, stamp);
+        let place = Self::oldest(set, hash, end, stamp);
         let oldest = Self::head(set, place);
         if oldest != 0 && !EndRecord::is_head_of(oldest, hash) {
             Self::forget(set, oldest >> TAG_SHIFT);
@@ -749,6 +756,21 @@ mod tests {
         ends.put(hash(1), Second, fin(700_000_000, 900_000_000), SECOND_NS / 2);
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), SECOND_NS), "of the connection before");
         assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 4 * SECOND_NS), "too late for that");
+    }
+
+    #[test]
+    fn of_the_ends_of_a_connection_those_of_the_one_before_make_way_first() {
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), First, fin(1_000, 5_000), 200 * SECOND_NS);
+        ends.put(hash(1), Second, fin(5_000, 1_000), 200 * SECOND_NS);
+        ends.begin(hash(1), First, 900_000_000, 201 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(900_000_000, 700_000_000), 202 * SECOND_NS), "another has begun");
+        ends.put(hash(1), First, fin(900_000_100, 700_000_100), 230 * SECOND_NS);
+        // Behind a turn of the stamps the end of the one before looks younger.
+        for number in 1..WAY_COUNT as u32 {
+            ends.put(hash(1), First, fin(900_000_100 + number * 300_000_000, 77), 500 * SECOND_NS);
+        }
+        assert!(!ends.goes_on(hash(1), First, at(900_000_100, 700_000_100), 501 * SECOND_NS));
     }
 
     #[test]
