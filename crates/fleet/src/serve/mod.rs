@@ -18,6 +18,7 @@ mod tls;
 
 use crate::history::History;
 use crate::past::RouterArchive;
+use crate::group_order::GroupOrders;
 use crate::query::{BadQuery, Parameters, Query};
 use access::Access;
 use axum::Router;
@@ -148,6 +149,8 @@ struct Shared {
     archives: Arc<Vec<RouterArchive>>,
     hosts: Vec<String>,
     /// Who may ask; `None` where this machine alone can.
+    /// What pages of groups follow.
+    group_orders: Arc<GroupOrders>,
     access: Option<Access>,
     counts: Counts,
     clients: AtomicUsize,
@@ -199,6 +202,7 @@ impl Server {
             archives: Arc::new(archives),
             hosts: config.hosts,
             access,
+            group_orders: Arc::default(),
             counts: Counts::default(),
             clients: AtomicUsize::new(0),
             questions: Arc::new(Semaphore::new(QUESTION_COUNT_MAX)),
@@ -415,7 +419,10 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         match self {
             Refusal::Rejected(rejection) => refused(StatusCode::BAD_REQUEST, &rejection.body_text()),
-            Refusal::Bad(bad) => json(StatusCode::BAD_REQUEST, answer::bad_query(&bad)),
+            Refusal::Bad(bad) => {
+                let status = if bad.is_forgotten { StatusCode::GONE } else { StatusCode::BAD_REQUEST };
+                json(status, answer::bad_query(&bad))
+            }
         }
     }
 }
@@ -425,9 +432,10 @@ async fn connections(
     parameters: std::result::Result<UrlQuery<Parameters>, QueryRejection>,
 ) -> std::result::Result<Response, Refusal> {
     let UrlQuery(parameters) = parameters?;
-    let query = Query::try_from(&parameters)?;
+    let orders = Arc::clone(&shared.group_orders);
+    let query = Query::new(&parameters, &orders)?;
     let view = shared.view();
-    Ok(in_turn(&shared.questions, move || answer::connections(&view, &query)).await)
+    Ok(in_turn(&shared.questions, move || answer::connections(&view, &query, &orders)).await)
 }
 
 /// Works out an answer beside this thread, when it is its turn.

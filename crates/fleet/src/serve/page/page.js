@@ -164,6 +164,15 @@ async function answerFor(lines, signal) {
   return { kind: "past", page, items: page.connections };
 }
 
+/** The server remembers the order of groups for so long only: then they are shown from the top, in the order of now. */
+function fromTheTop(error) {
+  if (error.status !== 410) return false;
+  history.replaceState(null, "", address({ after: "" }));
+  readAddress();
+  load();
+  return true;
+}
+
 /** Loads what is asked for, as many lines as were there if it is the same again. */
 async function load(lines = PAGE_LINES) {
   asking?.abort();
@@ -185,7 +194,7 @@ async function load(lines = PAGE_LINES) {
     showTable();
     await showDetail(signal);
   } catch (error) {
-    if (error.name !== "AbortError") showMark(error);
+    if (error.name !== "AbortError" && !fromTheTop(error)) showMark(error);
   }
 }
 
@@ -204,7 +213,7 @@ async function loadMore() {
     else at("rows").append(...items.map(lineOf));
     showMore();
   } catch (error) {
-    if (error.name !== "AbortError") showMark(error);
+    if (error.name !== "AbortError" && !fromTheTop(error)) showMark(error);
   }
 }
 
