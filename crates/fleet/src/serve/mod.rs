@@ -14,6 +14,7 @@ mod lists;
 mod page;
 mod past;
 mod peers;
+mod peer_place;
 mod tls;
 
 use crate::history::History;
