@@ -1,8 +1,8 @@
 //! A question about a network, as a request asks it, and the page of connections or groups that answers it.
 //!
 //! Pages follow each other by the last connection of the page before, not by a number: while connections come and go,
-//! each one that stays, with what it is sorted by, is on exactly one page. So is each group that stays: its pages follow
-//! a [`group_order`](crate::group_order).
+//! each one that stays, with what it is sorted by, is on exactly one page. So is each group that stays: its pages
+//! follow a [`group_order`](crate::group_order).
 
 use crate::group_order::{GroupName, GroupOrder, GroupOrders};
 use crate::joined::RouterSet;

@@ -1,7 +1,8 @@
 //! A network over HTTP: an API, and a page that shows it.
 //!
 //! It is read-only. Requests are limited in size and time, answers in rows, clients in number and in how long they
-//! stay; of too many some have to go (`clients`), so slow clients cannot keep others out, and they cost a bounded memory.
+//! stay; of too many some have to go (`clients`), so slow clients cannot keep others out, and they cost a bounded
+//! memory.
 //!
 //! Without a token this machine alone may ask, and a name under which the server does not know itself is refused: a
 //! page of elsewhere that has its name point here gets nothing. With one, and TLS, it is the token that opens.
