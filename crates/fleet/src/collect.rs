@@ -16,7 +16,7 @@ pub use figures::{CollectCounts, CollectFigures, list_counts};
 use crate::broker::{Broker, StreamLimits, pause};
 use crate::collect::checkpoints::Checkpoints;
 use crate::feed::{BrokerError, Delivered, Feed, FeedConfig, Gap, Look};
-use crate::hold::{HoldConfig, HoldError};
+use crate::hold::{HoldConfig, HoldError, share_name};
 use crate::inbox::Inbox;
 use crate::key::FleetKey;
 use crate::lists::Lists;
@@ -168,6 +168,7 @@ impl Collector {
             lists: self.lists.counts(),
             broker: self.counts,
             checkpoints: self.checkpoints.as_ref().map(Checkpoints::counts).unwrap_or_default(),
+            share: share_name(&self.config.name, self.inbox.partitions()),
             is_holder: self.checkpoints.is_some(),
             frames: self.inbox.frames(),
             refusals: self.inbox.refusals(),

@@ -106,6 +106,15 @@ pub(crate) struct Summary {
     pub(crate) before: Option<Description>,
 }
 
+fn digits(partitions: PartitionSet) -> String {
+    partitions.iter().map(|partition| partition.to_string()).collect()
+}
+
+/// What a share of the collectors of this name is called: `collect-0123`.
+pub(crate) fn share_name(name: &str, partitions: PartitionSet) -> String {
+    format!("{name}-{}", digits(partitions))
+}
+
 /// Which share it is, and for whom.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldConfig {
@@ -122,18 +131,14 @@ pub(crate) struct HoldConfig {
 }
 
 impl HoldConfig {
-    fn partitions(&self) -> String {
-        self.partitions.iter().map(|partition| partition.to_string()).collect()
-    }
-
     /// The name of the share's stream.
     fn stream(&self) -> String {
-        format!("flowpeel-share-{}-{}", self.name, self.partitions())
+        format!("flowpeel-share-{}", share_name(&self.name, self.partitions))
     }
 
     /// What the subjects of the share's messages begin with.
     fn root(&self) -> String {
-        format!("flowpeel-share.{}.{}", self.name, self.partitions())
+        format!("flowpeel-share.{}.{}", self.name, digits(self.partitions))
     }
 
     fn record_subject(&self) -> String {

@@ -44,6 +44,7 @@ pub mod collect;
 pub mod command;
 mod feed;
 pub mod frame;
+pub mod group_order;
 pub mod history;
 mod hold;
 pub mod inbox;

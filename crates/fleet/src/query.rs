@@ -1,17 +1,20 @@
 //! A question about a network, as a request asks it, and the page of connections or groups that answers it.
 //!
 //! Pages follow each other by the last connection of the page before, not by a number: while connections come and go,
-//! each one that stays, with what it is sorted by, is on exactly one page.
+//! each one that stays, with what it is sorted by, is on exactly one page. So is each group that stays: its pages
+//! follow a [`group_order`](crate::group_order).
 
+use crate::group_order::{GroupName, GroupOrder, GroupOrders};
 use crate::joined::RouterSet;
 use crate::network::Network;
 use flowpeel::flow::{AnyKey, VlanTags};
 use flowpeel::list::{Row, RowState};
-use flowpeel::select::{Facts, Filter, Group, GroupBy, GroupKey, Sort};
+use flowpeel::select::{Facts, Filter, GroupBy, GroupKey, Sort};
 use serde::Deserialize;
 use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The most connections or groups of one page.
 pub const PAGE_COUNT_MAX: usize = 1_000;
@@ -44,11 +47,13 @@ pub struct BadQuery {
     pub reason: String,
     /// The byte of the filter at which it goes wrong, if it is about the filter.
     pub position: Option<usize>,
+    /// Whether it follows a page that is not remembered any more.
+    pub is_forgotten: bool,
 }
 
 /// A request that is none for this parameter.
 pub(crate) fn bad(parameter: &'static str, reason: impl Into<String>) -> BadQuery {
-    BadQuery { parameter, reason: reason.into(), position: None }
+    BadQuery { parameter, reason: reason.into(), position: None, is_forgotten: false }
 }
 
 /// The filter of a request; `None` selects everything.
@@ -58,6 +63,7 @@ pub(crate) fn filter(text: &str) -> Result<Option<Filter>, BadQuery> {
         parameter: "filter",
         reason: error.reason().to_owned(),
         position: Some(error.position()),
+        is_forgotten: false,
     })
 }
 
@@ -66,6 +72,10 @@ pub(crate) fn page_limit(asked: Option<&str>) -> Result<usize, BadQuery> {
     let limit = asked.map_or(Some(PAGE_COUNT), |text| text.parse().ok());
     let limit = limit.filter(|limit| (1..=PAGE_COUNT_MAX).contains(limit));
     limit.ok_or_else(|| bad("limit", format!("limit is a number from 1 to {PAGE_COUNT_MAX}")))
+}
+
+fn bad_cursor() -> BadQuery {
+    bad("after", "after is what the page before has as next")
 }
 
 /// VLAN tags as a cursor has them.
@@ -122,6 +132,18 @@ impl Grouping {
         let by = all.into_iter().find(|by| by.name() == text).map(Grouping::By);
         by.or((text == "router").then_some(Grouping::Router))
     }
+
+    /// What a group's value stands for.
+    fn name(self, value: &str) -> Option<GroupName> {
+        let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
+        let key = match self {
+            Grouping::Router => return Some(GroupName::Router(value.to_owned())),
+            Grouping::By(GroupBy::Client | GroupBy::Server) => GroupKey::Address(value.parse().ok()?),
+            Grouping::By(GroupBy::Port) => GroupKey::Port(value.parse().ok()?),
+            Grouping::By(GroupBy::State) => GroupKey::State(states.into_iter().find(|state| state.name() == value)?),
+        };
+        Some(GroupName::Key(key))
+    }
 }
 
 /// The last connection of a page.
@@ -171,17 +193,50 @@ impl RowCursor {
     }
 }
 
-/// The last group of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The place behind the last group of a page.
+#[derive(Clone, Debug)]
 struct GroupCursor {
-    count: u64,
-    value: String,
+    order: Arc<GroupOrder>,
+    /// How many groups of the order are on pages before.
+    place: usize,
+    /// The last group that is not in the order, if one was on a page.
+    name: Option<GroupName>,
+}
+
+impl fmt::Display for GroupCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}~{}", self.order.id(), self.place)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "~{name}"))
+    }
 }
 
 impl GroupCursor {
-    fn parse(text: &str) -> Option<Self> {
-        let (count, value) = text.split_once('~')?;
-        Some(GroupCursor { count: count.parse().ok()?, value: value.to_owned() })
+    fn parse(text: &str, grouping: Grouping, orders: &GroupOrders) -> Result<Self, BadQuery> {
+        // A name may have any character.
+        let mut parts = text.splitn(3, '~');
+        let mut next = || parts.next();
+        let id = next().and_then(|id| u64::from_str_radix(id, 16).ok()).ok_or_else(bad_cursor)?;
+        let place = next().and_then(|place| place.parse().ok()).ok_or_else(bad_cursor)?;
+        let name = next().map(|name| grouping.name(name).ok_or_else(bad_cursor)).transpose()?;
+        let forgotten = "the page before is not remembered any more: ask for the first one again";
+        let order = orders.find(id).ok_or_else(|| BadQuery { is_forgotten: true, ..bad("after", forgotten) })?;
+        Ok(GroupCursor { order, place, name })
+    }
+
+    /// The groups behind it, of these, which are in the order of their names; each with the place behind itself.
+    fn following<'a>(&'a self, groups: &'a [NamedGroup]) -> impl Iterator<Item = (Self, &'a NamedGroup)> {
+        let (names, known) = (self.order.names(), self.order.set());
+        let ordered = names.iter().enumerate().skip(self.place).filter_map(|(place, name)| {
+            let group = groups.binary_search_by(|group| group.name.cmp(name)).ok().and_then(|at| groups.get(at))?;
+            Some((place + 1, None, group))
+        });
+        let is_before = |group: &NamedGroup| self.name.as_ref().is_some_and(|name| group.name <= *name);
+        let others = groups.get(groups.partition_point(is_before)..).unwrap_or_default().iter();
+        let others = others.filter(move |group| !known.contains(&group.name));
+        let others = others.map(|group| (names.len(), Some(&group.name), group));
+        ordered.chain(others).map(|(place, name, group)| {
+            (GroupCursor { order: Arc::clone(&self.order), place, name: name.cloned() }, group)
+        })
     }
 }
 
@@ -198,10 +253,13 @@ pub struct Query {
     after_group: Option<GroupCursor>,
 }
 
-impl TryFrom<&Parameters> for Query {
-    type Error = BadQuery;
-
-    fn try_from(asked: &Parameters) -> Result<Self, BadQuery> {
+impl Query {
+    /// The question that a request asks, of which a page of groups may follow one of these orders.
+    ///
+    /// # Errors
+    ///
+    /// A parameter is none, or the order that the page follows is not remembered any more.
+    pub fn new(asked: &Parameters, orders: &GroupOrders) -> Result<Self, BadQuery> {
         let filter = filter(&asked.filter)?;
         let is_only_one = match asked.seen_by.as_deref() {
             None => false,
@@ -217,7 +275,6 @@ impl TryFrom<&Parameters> for Query {
         let grouping = grouping.transpose()?;
         let limit = page_limit(asked.limit.as_deref())?;
         let after = asked.after.as_deref();
-        let bad_cursor = || bad("after", "after is what the page before has as next");
         if after.is_some_and(|after| after.len() > CURSOR_SIZE_MAX) {
             return Err(bad_cursor());
         }
@@ -225,7 +282,7 @@ impl TryFrom<&Parameters> for Query {
         match (after, grouping) {
             (None, _) => {}
             (Some(text), None) => after_row = Some(RowCursor::parse(text).ok_or_else(bad_cursor)?),
-            (Some(text), Some(_)) => after_group = Some(GroupCursor::parse(text).ok_or_else(bad_cursor)?),
+            (Some(text), Some(grouping)) => after_group = Some(GroupCursor::parse(text, grouping, orders)?),
         }
         let router = asked.router.clone();
         Ok(Query { filter, router, is_only_one, order, grouping, limit, after_row, after_group })
@@ -246,7 +303,7 @@ pub struct RowPage<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedGroup {
     /// What they have in common.
-    pub value: String,
+    pub name: GroupName,
     /// How many are established.
     pub established: u64,
     /// How many are half-open.
@@ -267,7 +324,8 @@ pub struct GroupPage {
     pub selected: u64,
     /// How many groups they are in.
     pub group_count: usize,
-    /// Those of this page, the largest first, and equal ones in the order of what they have in common.
+    /// Those of this page, with the sizes that they have now. The order is that in which they were when the first page
+    /// was asked for: the largest first, and equal ones in the order of what they have in common.
     pub groups: Vec<NamedGroup>,
     /// What the next page follows; `None` after the last.
     pub next: Option<String>,
@@ -285,12 +343,11 @@ impl Query {
     /// Answers it.
     ///
     /// Complexity: a pass over the connections, and sorting what the page has. All connections in the order of a list
-    /// cost no more than the page.
+    /// cost no more than the page. Of groups that are more than a page the order is remembered.
     #[must_use]
-    pub fn page<'a>(&self, network: &'a Network) -> Page<'a> {
+    pub fn page<'a>(&self, network: &'a Network, orders: &GroupOrders) -> Page<'a> {
         match self.grouping {
-            Some(Grouping::By(by)) => Page::Groups(self.groups(network, by)),
-            Some(Grouping::Router) => Page::Groups(self.router_groups(network)),
+            Some(grouping) => Page::Groups(self.group_page(network, grouping, orders)),
             None if self.is_all() && self.order.sort == Sort::Client => Page::Rows(self.slice(network)),
             None => Page::Rows(self.sorted(network)),
         }
@@ -366,26 +423,44 @@ impl Query {
         RowPage { selected, rows, next }
     }
 
-    fn groups(&self, network: &Network, by: GroupBy) -> GroupPage {
-        let groups = by.of(self.selected(network).map(|(row, _)| row));
-        let selected = groups.iter().map(Group::count).sum();
-        let after =
-            self.after_group.as_ref().and_then(|after| Some((Reverse(after.count), group_key(by, &after.value)?)));
-        let start =
-            after.map_or(0, |after| groups.partition_point(|group| (Reverse(group.count()), group.key) <= after));
-        let named = |group: &Group| NamedGroup {
-            value: group.key.to_string(),
+    fn group_page(&self, network: &Network, grouping: Grouping, orders: &GroupOrders) -> GroupPage {
+        let (selected, mut groups) = match grouping {
+            Grouping::By(by) => self.groups(network, by),
+            Grouping::Router => self.router_groups(network),
+        };
+        let group_count = groups.len();
+        if self.after_group.is_none() && group_count <= self.limit {
+            return GroupPage { selected, group_count, groups, next: None };
+        }
+        let first = || {
+            let order = orders.remember(groups.iter().map(|group| group.name.clone()));
+            GroupCursor { order, place: 0, name: None }
+        };
+        let after = self.after_group.clone().unwrap_or_else(first);
+        groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut following = after.following(&groups);
+        let of_page: Vec<(GroupCursor, &NamedGroup)> = following.by_ref().take(self.limit).collect();
+        let last = of_page.last().filter(|_| following.next().is_some());
+        let next = last.map(|(cursor, _)| cursor.to_string());
+        GroupPage { selected, group_count, groups: of_page.into_iter().map(|(_, group)| group.clone()).collect(), next }
+    }
+
+    /// How many connections are selected, and their groups, the largest first.
+    fn groups(&self, network: &Network, by: GroupBy) -> (u64, Vec<NamedGroup>) {
+        let groups = by.of(self.selected(network).map(|(row, _)| row)).into_iter().map(|group| NamedGroup {
+            name: GroupName::Key(group.key),
             established: group.flows,
             half_open: group.half_open,
             oldest_ns: group.oldest_ns,
-        };
-        let groups_of_page = groups.iter().skip(start).take(self.limit).map(named).collect();
-        self.group_page(selected, (start, groups.len()), groups_of_page)
+        });
+        let groups: Vec<NamedGroup> = groups.collect();
+        (groups.iter().map(NamedGroup::count).sum(), groups)
     }
 
-    fn router_groups(&self, network: &Network) -> GroupPage {
-        let empty =
-            |bit| NamedGroup { value: network.member(bit).to_owned(), established: 0, half_open: 0, oldest_ns: 0 };
+    /// The same for the groups of routers, in which a connection is more than once.
+    fn router_groups(&self, network: &Network) -> (u64, Vec<NamedGroup>) {
+        let name = |bit| GroupName::Router(network.member(bit).to_owned());
+        let empty = |bit| NamedGroup { name: name(bit), established: 0, half_open: 0, oldest_ns: 0 };
         let mut groups: Vec<NamedGroup> = (0..network.member_count()).map(empty).collect();
         let mut selected = 0;
         for (row, seen) in self.selected(network) {
@@ -397,32 +472,8 @@ impl Query {
             }
         }
         groups.retain(|group| group.count() > 0);
-        groups.sort_by(|one, other| (Reverse(one.count()), &one.value).cmp(&(Reverse(other.count()), &other.value)));
-        let after = self.after_group.as_ref();
-        let is_before = |group: &NamedGroup| {
-            after.is_some_and(|after| (Reverse(group.count()), &group.value) <= (Reverse(after.count), &after.value))
-        };
-        let start = groups.partition_point(is_before);
-        let all = groups.len();
-        let groups_of_page = groups.into_iter().skip(start).take(self.limit).collect();
-        self.group_page(selected, (start, all), groups_of_page)
-    }
-
-    fn group_page(&self, selected: u64, (start, group_count): (usize, usize), groups: Vec<NamedGroup>) -> GroupPage {
-        let has_more = start + groups.len() < group_count;
-        let last = groups.last().filter(|_| has_more);
-        let next = last.map(|group| format!("{}~{}", group.count(), group.value));
-        GroupPage { selected, group_count, groups, next }
-    }
-}
-
-/// What a group's value stands for.
-fn group_key(by: GroupBy, value: &str) -> Option<GroupKey> {
-    let states = [RowState::Established, RowState::SynSent, RowState::SynRecv];
-    match by {
-        GroupBy::Client | GroupBy::Server => value.parse().ok().map(GroupKey::Address),
-        GroupBy::Port => value.parse().ok().map(GroupKey::Port),
-        GroupBy::State => states.into_iter().find(|state| state.name() == value).map(GroupKey::State),
+        groups.sort_by(|one, other| (Reverse(one.count()), &one.name).cmp(&(Reverse(other.count()), &other.name)));
+        (selected, groups)
     }
 }
 

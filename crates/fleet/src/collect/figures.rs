@@ -30,6 +30,8 @@ pub struct CollectFigures {
     pub broker: CollectCounts,
     /// What was written down for another collector.
     pub checkpoints: CheckpointCounts,
+    /// What its share is called, as in the name of the stream in which its checkpoints are.
+    pub share: String,
     /// Whether it holds its share.
     pub is_holder: bool,
     /// Frames that were used.
@@ -130,7 +132,7 @@ impl Figures for CollectFigures {
         gauge(text, "flowpeel_collect_connected", "Whether the broker is connected.")
             .value(u8::from(self.is_connected));
         gauge(text, "flowpeel_collect_holder", "Whether it holds its share: a standby does not.")
-            .value(u8::from(self.is_holder));
+            .labelled(&[("share", &self.share)], u8::from(self.is_holder));
         gauge(text, "flowpeel_collect_waiting_messages", "Messages that the broker has for this collector still.")
             .value(self.waiting);
         gauge(text, "flowpeel_collect_waiting", "Snapshots of which some frames have come, and not all.")
@@ -167,7 +169,9 @@ mod tests {
     fn every_count_and_every_reason_is_served() {
         let reached = Reached { end_ns: 5_500_000_000, interval_ns: 1_000_000_000 };
         let reached = BTreeMap::from([("a\"b".to_owned(), reached)]);
-        let text = page(CollectFigures { reached, ..CollectFigures::default() }, 7);
+        let share = "collect-0123".to_owned();
+        let text = page(CollectFigures { reached, share, is_holder: true, ..CollectFigures::default() }, 7);
+        assert_has(&text, "flowpeel_collect_holder{share=\"collect-0123\"} 1");
         for count in CollectFigures::default().counts() {
             assert_has(&text, &format!("{} 0", count.name));
         }

@@ -65,7 +65,15 @@ fn listed(numbers: impl IntoIterator<Item = u16>) -> Vec<Row> {
 }
 
 fn query(parameters: &Parameters) -> Query {
-    Query::try_from(parameters).unwrap()
+    Query::new(parameters, &GroupOrders::default()).unwrap()
+}
+
+/// A page of groups, which may follow one of these orders.
+fn groups(network: &Network, asked: &Parameters, orders: &GroupOrders) -> GroupPage {
+    match Query::new(asked, orders).unwrap().page(network, orders) {
+        Page::Groups(page) => page,
+        Page::Rows(_) => panic!("groups were asked for"),
+    }
 }
 
 fn parameters(filter: &str, sort: &str, limit: usize) -> Parameters {
@@ -78,7 +86,7 @@ fn parameters(filter: &str, sort: &str, limit: usize) -> Parameters {
 }
 
 fn rows<'a>(network: &'a Network, asked: &Parameters) -> RowPage<'a> {
-    match query(asked).page(network) {
+    match query(asked).page(network, &GroupOrders::default()) {
         Page::Rows(page) => page,
         Page::Groups(_) => panic!("groups were not asked for"),
     }
@@ -128,9 +136,9 @@ proptest! {
                 let selection = Selection { filter: filter.parse().ok(), group_by: Some(by), ..Selection::default() };
                 let (expected, count) = selection.groups(list.iter().copied()).unwrap();
                 let mut asked = Parameters { group: Some(by.name().to_owned()), ..parameters(filter, "", limit) };
-                let mut found = Vec::new();
+                let (mut found, orders) = (Vec::new(), GroupOrders::default());
                 loop {
-                    let Page::Groups(page) = query(&asked).page(&network) else { panic!("groups were asked for") };
+                    let page = groups(&network, &asked, &orders);
                     prop_assert_eq!(page.group_count, count);
                     found.extend(page.groups);
                     match page.next {
@@ -138,7 +146,7 @@ proptest! {
                         None => break,
                     }
                 }
-                let parts = |group: &NamedGroup| (group.value.clone(), group.established, group.half_open, group.oldest_ns);
+                let parts = |group: &NamedGroup| (group.name.to_string(), group.established, group.half_open, group.oldest_ns);
                 let expected = expected.iter().map(|group| (group.key.to_string(), group.flows, group.half_open, group.oldest_ns));
                 prop_assert_eq!(found.iter().map(parts).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
             }
@@ -173,6 +181,43 @@ proptest! {
     }
 
     #[test]
+    fn a_group_that_stays_is_on_exactly_one_page(
+        stay in prop::collection::btree_set(any::<u16>(), 0..60),
+        others in prop::collection::vec(prop::collection::btree_set(any::<u16>(), 0..150), 1..20),
+        limit in 1usize..5,
+        name_count_max in 1usize..20,
+    ) {
+        let routers = |now: &[u16]| -> Vec<(String, Vec<Row>)> {
+            let of = |router: u16| listed(now.iter().copied().filter(|number| number % 9 % 5 == router));
+            (0..5).map(|router| (format!("r~{router}"), of(router))).collect()
+        };
+        for group in ["client", "server", "port", "state", "router"] {
+            let orders = GroupOrders::new(name_count_max, usize::MAX);
+            let mut asked = Parameters { group: Some(group.to_owned()), ..parameters("", "", limit) };
+            // A group that no view lacks has stayed.
+            let (mut seen, mut staying): (BTreeMap<GroupName, usize>, Option<BTreeSet<GroupName>>) = Default::default();
+            for at in 0.. {
+                let now: Vec<u16> = others[at % others.len()].iter().chain(&stay).copied().collect();
+                let now = routers(&now);
+                let lists: Vec<(&str, Vec<Row>)> = now.iter().map(|(name, rows)| (name.as_str(), rows.clone())).collect();
+                let network = Network::of_rows(END_NS + at as i64 * 10_000_000_000, &lists);
+                let all = Parameters { limit: Some(PAGE_COUNT_MAX.to_string()), after: None, ..asked.clone() };
+                let there: BTreeSet<GroupName> = groups(&network, &all, &orders).groups.into_iter().map(|group| group.name).collect();
+                staying = Some(staying.map_or(there.clone(), |before| &before & &there));
+                let page = groups(&network, &asked, &orders);
+                prop_assert!(page.groups.iter().all(|group| group.count() > 0 && there.contains(&group.name)));
+                for group in page.groups {
+                    *seen.entry(group.name).or_default() += 1;
+                }
+                let Some(next) = page.next else { break };
+                asked.after = Some(next);
+            }
+            prop_assert!(seen.values().all(|count| *count == 1), "{} twice", group);
+            prop_assert!(staying.unwrap_or_default().iter().all(|name| seen.contains_key(name)), "{} missed", group);
+        }
+    }
+
+    #[test]
     fn cursors_come_back(number: u16, start_ns: i64) {
         let cursor = RowCursor { start_ns, ..RowCursor::of(&row(number)) };
         prop_assert_eq!(RowCursor::parse(&cursor.to_string()), Some(cursor));
@@ -183,8 +228,9 @@ proptest! {
         let network = Network::of_rows(END_NS, &[("a", listed(0..50))]);
         let asked = Parameters { after: Some(after), group: Some(group), ..parameters(&filter, &sort, 10) };
         for group in [asked.group.clone(), Some("client".to_owned()), Some("router".to_owned()), None] {
-            if let Ok(query) = Query::try_from(&Parameters { group, ..asked.clone() }) {
-                let count = match query.page(&network) {
+            let orders = GroupOrders::default();
+            if let Ok(query) = Query::new(&Parameters { group, ..asked.clone() }, &orders) {
+                let count = match query.page(&network, &orders) {
                     Page::Rows(page) => page.rows.len(),
                     Page::Groups(page) => page.groups.len(),
                 };
@@ -208,14 +254,14 @@ fn who_sees_a_connection_can_be_asked_for() {
     assert_eq!(keys(&asked(None, Some("one"))), keys(&b).symmetric_difference(&keys(&a)).copied().collect());
     assert!(asked(Some("c"), None).is_empty());
     let by_router = Parameters { group: Some("router".to_owned()), ..parameters("", "", 10) };
-    let Page::Groups(page) = query(&by_router).page(&network) else { panic!("groups were asked for") };
-    let counts: Vec<_> = page.groups.iter().map(|group| (group.value.as_str(), group.count() as usize)).collect();
-    assert_eq!(counts, [("b", b.len()), ("a", a.len())]);
+    let page = groups(&network, &by_router, &GroupOrders::default());
+    let counts: Vec<_> = page.groups.iter().map(|group| (group.name.to_string(), group.count() as usize)).collect();
+    assert_eq!(counts, [("b".to_owned(), b.len()), ("a".to_owned(), a.len())]);
 }
 
 #[test]
 fn a_request_that_is_none_is_refused_by_its_parameter() {
-    let refused = |asked: Parameters| Query::try_from(&asked).map(|_| ()).unwrap_err();
+    let refused = |asked: Parameters| Query::new(&asked, &GroupOrders::default()).map(|_| ()).unwrap_err();
     let error = refused(parameters("client prot 443", "", 10));
     assert_eq!((error.parameter, error.position), ("filter", Some(7)));
     assert_eq!(refused(parameters("", "size", 10)).parameter, "sort");
@@ -234,6 +280,15 @@ fn a_request_that_is_none_is_refused_by_its_parameter() {
     ] {
         assert_eq!(other(Parameters { after: Some(after.to_owned()), ..Parameters::default() }), "after", "{after}");
     }
+    let grouped = |group: &str, after: &str| {
+        let (group, after) = (Some(group.to_owned()), Some(after.to_owned()));
+        refused(Parameters { group, after, ..Parameters::default() })
+    };
+    for after in ["", "x", "1", "1~", "1~x", "x~1", "1~1~x", "1~1~", "-1~1"] {
+        let error = grouped("port", after);
+        assert_eq!((error.parameter, error.is_forgotten), ("after", false), "{after}");
+    }
+    assert!(grouped("port", "1~1").is_forgotten && grouped("router", "1~1~x~y").is_forgotten);
     let long = "1".repeat(CURSOR_SIZE_MAX + 1);
     assert_eq!(other(Parameters { after: Some(long), ..Parameters::default() }), "after");
 }

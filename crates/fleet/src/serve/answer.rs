@@ -4,6 +4,7 @@
 //! against them.
 
 use super::follow::View;
+use crate::group_order::GroupOrders;
 use crate::history::Course;
 use crate::joined_list::Lines;
 use crate::life::Life;
@@ -65,13 +66,13 @@ pub(super) fn error(reason: &str) -> Vec<u8> {
 
 /// Why a request is none.
 pub(super) fn bad_query(bad: &BadQuery) -> Vec<u8> {
-    let BadQuery { parameter, reason, position } = bad;
+    let BadQuery { parameter, reason, position, .. } = bad;
     json(&ErrorAnswer { error: ErrorFields { reason, parameter: Some(parameter), position: *position } })
 }
 
 /// The page of connections or groups that a query asks for.
-pub(super) fn connections(view: &View, query: &Query) -> Vec<u8> {
-    match query.page(&view.network) {
+pub(super) fn connections(view: &View, query: &Query, orders: &GroupOrders) -> Vec<u8> {
+    match query.page(&view.network, orders) {
         Page::Rows(page) => rows(view, &page),
         Page::Groups(page) => groups(view, page),
     }
@@ -120,7 +121,7 @@ struct GroupFields {
 fn groups(view: &View, page: GroupPage) -> Vec<u8> {
     let mut answer = begin(view, page.selected);
     let fields = page.groups.into_iter().map(|group| GroupFields {
-        value: group.value,
+        value: group.name.to_string(),
         established: group.established,
         half_open: group.half_open,
         oldest_age: (group.oldest_ns / 1_000) as f64 / 1e6,

@@ -1,21 +1,25 @@
 //! A network over HTTP: an API, and a page that shows it.
 //!
 //! It is read-only. Requests are limited in size and time, answers in rows, clients in number and in how long they
-//! stay; of too many the oldest has to go, so slow clients cannot keep others out, and they cost a bounded memory.
+//! stay; of too many some have to go (`clients`), so slow clients cannot keep others out, and they cost a bounded
+//! memory.
 //!
 //! Without a token this machine alone may ask, and a name under which the server does not know itself is refused: a
 //! page of elsewhere that has its name point here gets nothing. With one, and TLS, it is the token that opens.
 
 mod access;
 mod answer;
+mod clients;
 mod exposition;
 mod follow;
 mod lists;
 mod page;
 mod past;
+mod peer_place;
 mod peers;
 mod tls;
 
+use crate::group_order::GroupOrders;
 use crate::history::History;
 use crate::past::RouterArchive;
 use crate::query::{BadQuery, Parameters, Query};
@@ -29,16 +33,17 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
+use clients::{Clients, Standing};
 use exposition::{Counts, count};
 use flowpeel::error::{Error, Result};
 use flowpeel::metrics::http::is_exposed;
 use follow::{Follower, Problem, View};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 pub use peers::PeerConfig;
 use peers::Peers;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -48,7 +53,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -146,6 +150,8 @@ struct Shared {
     problem: Problem,
     history: Arc<RwLock<History>>,
     archives: Arc<Vec<RouterArchive>>,
+    /// What pages of groups follow.
+    group_orders: Arc<GroupOrders>,
     hosts: Vec<String>,
     /// Who may ask; `None` where this machine alone can.
     access: Option<Access>,
@@ -197,6 +203,7 @@ impl Server {
             problem: follower.problem.clone(),
             history: Arc::clone(&follower.history),
             archives: Arc::new(archives),
+            group_orders: Arc::default(),
             hosts: config.hosts,
             access,
             counts: Counts::default(),
@@ -231,26 +238,24 @@ impl Server {
     }
 
     async fn serve_clients(&self) {
-        let mut clients: VecDeque<AbortHandle> = VecDeque::new();
+        let mut clients = Clients::new(CLIENT_COUNT_MAX);
         loop {
-            let Ok((stream, _)) = self.listener.accept().await else {
+            let Ok((stream, address)) = self.listener.accept().await else {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            clients.retain(|client| !client.is_finished());
-            if clients.len() >= CLIENT_COUNT_MAX
-                && let Some(oldest) = clients.pop_front()
-            {
-                oldest.abort();
+            if clients.make_room() {
                 count(&self.shared.counts.pushed_out);
             }
-            let guard = Client::new(Arc::clone(&self.shared));
-            let serving = serve_client(stream, self.tls.clone(), self.app.clone());
-            let client = tokio::spawn(async move {
-                serving.await;
-                drop(guard);
+            clients.take(address.ip(), |standing| {
+                let guard = Client::new(Arc::clone(&self.shared));
+                let serving = serve_client(stream, self.tls.clone(), self.app.clone(), standing);
+                let client = tokio::spawn(async move {
+                    serving.await;
+                    drop(guard);
+                });
+                client.abort_handle()
             });
-            clients.push_back(client.abort_handle());
         }
     }
 }
@@ -272,17 +277,25 @@ impl Drop for Client {
 }
 
 /// Answers the requests of a client, over TLS if it is asked for. What goes wrong with it concerns nobody else.
-async fn serve_client(stream: TcpStream, tls: Option<TlsAcceptor>, app: Router) {
-    let Some(tls) = tls else { return serve_stream(stream, app).await };
+async fn serve_client(stream: TcpStream, tls: Option<TlsAcceptor>, app: Router, standing: Arc<Standing>) {
+    let Some(tls) = tls else { return serve_stream(stream, app, standing).await };
     if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
-        serve_stream(stream, app).await;
+        serve_stream(stream, app, standing).await;
     }
 }
 
-async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, app: Router) {
+async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, app: Router, standing: Arc<Standing>) {
+    let app = TowerToHyperService::new(app);
+    let answer = service_fn(move |request| {
+        let (standing, answer) = (Arc::clone(&standing), app.call(request));
+        async move {
+            let _answering = standing.answering();
+            answer.await
+        }
+    });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(REQUEST_SIZE_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let connection = http.serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
@@ -415,7 +428,10 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         match self {
             Refusal::Rejected(rejection) => refused(StatusCode::BAD_REQUEST, &rejection.body_text()),
-            Refusal::Bad(bad) => json(StatusCode::BAD_REQUEST, answer::bad_query(&bad)),
+            Refusal::Bad(bad) => {
+                let status = if bad.is_forgotten { StatusCode::GONE } else { StatusCode::BAD_REQUEST };
+                json(status, answer::bad_query(&bad))
+            }
         }
     }
 }
@@ -425,9 +441,10 @@ async fn connections(
     parameters: std::result::Result<UrlQuery<Parameters>, QueryRejection>,
 ) -> std::result::Result<Response, Refusal> {
     let UrlQuery(parameters) = parameters?;
-    let query = Query::try_from(&parameters)?;
+    let orders = Arc::clone(&shared.group_orders);
+    let query = Query::new(&parameters, &orders)?;
     let view = shared.view();
-    Ok(in_turn(&shared.questions, move || answer::connections(&view, &query)).await)
+    Ok(in_turn(&shared.questions, move || answer::connections(&view, &query, &orders)).await)
 }
 
 /// Works out an answer beside this thread, when it is its turn.

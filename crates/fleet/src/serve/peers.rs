@@ -5,6 +5,7 @@
 //! that does not answer makes every answer incomplete.
 
 use super::lists::{ListedFile, name_of_file};
+use super::peer_place::PeerPlace;
 use crate::joined::ROUTER_COUNT_MAX;
 use crate::subject;
 use axum::body::Body;
@@ -24,7 +25,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -94,7 +94,7 @@ impl PeerStates {
 
 /// All peers, and the place where their lists are put, which goes with this.
 pub(super) struct Peers {
-    _place: Option<TempDir>,
+    _place: Option<PeerPlace>,
     peers: Vec<Peer>,
     states: PeerStates,
 }
@@ -118,8 +118,7 @@ impl Peers {
     /// An address is none, a file cannot be read, or there is no place for lists.
     pub(super) fn new(config: &PeerConfig) -> Result<Self> {
         let cannot = |error| Error::new("there is no place for the lists of peers").because(error);
-        let place = || tempfile::Builder::new().prefix("flowpeel-peers-").tempdir();
-        let place = (!config.urls.is_empty()).then(place).transpose().map_err(cannot)?;
+        let place = (!config.urls.is_empty()).then(PeerPlace::new).transpose()?;
         let authorization = config.token_file.as_deref().map(bearer).transpose()?;
         let (mut peers, mut states) = (Vec::new(), Vec::new());
         for (at, url) in config.urls.iter().enumerate() {

@@ -1,7 +1,9 @@
 //! Everything is killed, and delivered twice: the lists are those of one machine.
 
 use crate::server::Server;
-use crate::site::{Running, Site, done, wait_until};
+use crate::site::{Running, Site, done, fleet, wait_until};
+use crate::twins::twins;
+use crate::union::{assert_union, has_duckdb};
 use async_nats::jetstream::stream;
 use flowpeel::disk::Check;
 use flowpeel::export::SnapshotName;
@@ -10,11 +12,33 @@ use flowpeel_fleet::frame::{FRAME_VERSION, Hashed, Keys, Place, RunId, seal};
 use flowpeel_fleet::key::RouterKey;
 use flowpeel_fleet::{broker, piece, subject};
 use flowpeel_iblt::hash::Secret;
+use flowpeel_traffic::TrafficConfig;
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(5);
+
+/// Two routers, one of which lacks some of the connections that the other sees.
+fn site(every: Duration) -> Site {
+    twins(TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(1, 2_000) }, every)
+}
+
+/// Asserts that the view of the lists in `out` is the union of the newest lists that the routers would have written.
+fn assert_joined(site: &Site, out: &str, routers: [&str; 2]) {
+    if !has_duckdb() {
+        return;
+    }
+    let (newest, joined) = (site.path("newest"), site.path("joined.ndjson"));
+    for router in routers {
+        let name = site.lists("expected", router).pop_last().unwrap();
+        fs::create_dir_all(newest.join(router)).unwrap();
+        fs::copy(site.path("expected").join(router).join(&name), newest.join(router).join(&name)).unwrap();
+    }
+    done(fleet("join").arg("--from").arg(site.path(out)).arg("--out").arg(&joined));
+    let count = assert_union(&newest, &joined);
+    assert!(count > 100, "{count}");
+}
 
 /// A stream that forgets at once what it has, so that whatever is sent twice is in it twice.
 fn forgetful_stream(server: &Server) {
@@ -76,10 +100,7 @@ fn ship_as_later_version(site: &Site, server: &Server, router: &str, names: &[St
 #[test]
 fn broker_collector_and_shippers_are_killed_and_all_comes_twice() {
     let Some(mut server) = Server::start("") else { return };
-    let site = Site::new();
-    for (router, seed) in [("east", 1), ("west", 2)] {
-        site.router(router, seed, 2_000, EVERY);
-    }
+    let site = site(EVERY);
     let url = server.url();
     forgetful_stream(&server);
     let start_collector = || Running::start(&mut site.collect("out", &url, &["--checkpoint-every", "3"]));
@@ -142,6 +163,7 @@ fn broker_collector_and_shippers_are_killed_and_all_comes_twice() {
         let count = site.assert_goes_on(&["out", "spare"], router, "expected");
         assert!(count > 3, "{count}");
     }
+    assert_joined(&site, "spare", ["east", "west"]);
 }
 
 /// What is killed.
@@ -169,11 +191,7 @@ impl Dice {
 /// Kills at random, so often, while snapshots come; then everything that was sent is listed.
 fn kill_at_random(seed: u64, kill_count: usize) {
     let Some(mut server) = Server::start("") else { return };
-    let site = Site::new();
-    let routers = ["east", "west"];
-    for (router, seed) in routers.into_iter().zip([1, 2]) {
-        site.router(router, seed, 2_000, Duration::from_secs(1));
-    }
+    let (site, routers) = (site(Duration::from_secs(1)), ["east", "west"]);
     let url = server.url();
     forgetful_stream(&server);
     let mut outs = vec!["out-0".to_owned()];
@@ -230,6 +248,7 @@ fn kill_at_random(seed: u64, kill_count: usize) {
         let count = site.assert_goes_on(&machines, router, "expected");
         println!("{router}: {kill_count} kills, {} collectors, the last has {count} lists", machines.len());
     }
+    assert_joined(&site, last, routers);
 }
 
 #[test]

@@ -18,4 +18,5 @@ mod site;
 mod standby;
 mod tls;
 mod twins;
+mod union;
 mod wire;

@@ -137,3 +137,18 @@ fn metrics_are_for_this_machine_alone() {
         assert!(status == Some(2) && said.contains("only this machine may ask"), "{said}");
     }
 }
+
+#[test]
+fn alerts_are_what_they_are_to_be_where_promtool_is_installed() {
+    let directory = env!("CARGO_MANIFEST_DIR");
+    let rules = format!("{directory}/../../docs/operations/fleet-alerts.yml");
+    let test = format!("{directory}/tests/fleet/alerts_test.yml");
+    for arguments in [["check", "rules", &rules], ["test", "rules", &test]] {
+        let Ok(ended) = Command::new("promtool").args(arguments).output() else {
+            eprintln!("skipped: promtool is not installed");
+            return;
+        };
+        let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{said}");
+    }
+}

@@ -18,16 +18,20 @@ fn is_in_west(ip: &[u8]) -> bool {
     !sum.is_multiple_of(8)
 }
 
-/// Two routers, of which the west lacks some connections.
-fn site() -> Site {
+/// Two routers that replay this traffic, of which the west lacks some connections.
+pub(crate) fn twins(traffic: TrafficConfig, every: Duration) -> Site {
     let site = Site::new();
-    let capture = site.capture(TrafficConfig::mixed(5, 3_000));
+    let capture = site.capture(traffic);
     let [west, rest] = ["west.pcap", "rest.pcap"].map(|name| site.path(name));
     split(&capture, [&west, &rest], is_in_west);
-    let config = || Config { every: Some(EVERY), ..Config::default() };
+    let config = || Config { every: Some(every), ..Config::default() };
     site.router_of("east", &capture, config());
     site.router_of("west", &west, config());
     site
+}
+
+fn site() -> Site {
+    twins(TrafficConfig::mixed(5, 3_000), EVERY)
 }
 
 fn lines_in(text: &str) -> Vec<Value> {

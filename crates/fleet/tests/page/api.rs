@@ -147,6 +147,8 @@ fn answers_are_as_they_are_described() {
     check(path, "?filter=established&sort=-age&limit=3", 200);
     check(path, "?filter=client+prot+443", 400);
     check(path, "?unknown=1", 400);
+    check(path, "?group=port&limit=1", 200);
+    check(path, "?group=port&after=1~1", 410);
     let mut broken: Value = serde_json::from_str(&serving.get(path).body).unwrap();
     broken["connections"][0]["flow"]["state"] = "open".into();
     let schema = &api["components"]["schemas"]["Connections"];

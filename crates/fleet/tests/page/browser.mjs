@@ -1,82 +1,17 @@
-// Drives the page in headless Chromium by its debugging protocol: by keyboard alone, as a person would.
+// Goes through the page in headless Chromium.
 //
 // node browser.mjs CHROMIUM URL [DIRECTORY FOR SCREENSHOTS]
 //
 // FLOWPEEL_AXE: the file axe.min.js of axe-core, which checks each view. FLOWPEEL_TOKEN: the token that the page asks
 // for; then that it is asked for once is all that is looked at.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-
-/** How long anything on the page may take, in ms. */
-const PATIENCE = 60_000;
+import { readFileSync } from "node:fs";
+import { run } from "./chromium.mjs";
 
 const [chromium, base, screenshots] = process.argv.slice(2);
 const { FLOWPEEL_AXE: axe, FLOWPEEL_TOKEN: token } = process.env;
-const profile = mkdtempSync(join(tmpdir(), "flowpeel-page-"));
-const options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--ignore-certificate-errors", "--remote-debugging-pipe", `--user-data-dir=${profile}`];
-const browser = spawn(chromium, [...options, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
 
-/** A connection to the browser: commands, and what it tells of itself. Messages end with a zero byte. */
-function connected() {
-  const [, , , commands, answers] = browser.stdio;
-  const waiting = new Map();
-  const reports = [];
-  let rest = "";
-  answers.setEncoding("utf8").on("data", (text) => {
-    const messages = (rest + text).split("\0");
-    rest = messages.pop();
-    for (const message of messages.map((one) => JSON.parse(one))) {
-      if (message.id === undefined) reports.push(message);
-      else waiting.get(message.id)(message);
-    }
-  });
-  let last = 0;
-  const send = (method, params = {}, sessionId = undefined) =>
-    new Promise((answered, failed) => {
-      const id = ++last;
-      waiting.set(id, (message) => (message.error ? failed(new Error(`${method}: ${message.error.message}`)) : answered(message.result)));
-      commands.write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
-    });
-  return { send, reports };
-}
-
-async function main() {
-  const { send, reports } = connected();
-  const { targetId } = await send("Target.createTarget", { url: "about:blank" });
-  const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
-  const page = (method, params) => send(method, params, sessionId);
-  for (const domain of ["Page", "Runtime", "Log", "Network"]) await page(`${domain}.enable`);
-
-  const value = async (expression) => {
-    const { result, exceptionDetails } = await page("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true });
-    if (exceptionDetails) throw new Error(`${expression}: ${exceptionDetails.text}`);
-    return result.value;
-  };
-  const until = async (what, expression) => {
-    for (const began = Date.now(); Date.now() - began < PATIENCE; ) {
-      if (await value(expression)) return;
-      await new Promise((done) => setTimeout(done, 20));
-    }
-    throw new Error(`not within ${PATIENCE} ms: ${what}; the page shows: ${await value("document.body.innerText.slice(0, 2000)")}`);
-  };
-  const press = async (key, text = undefined) => {
-    const code = { Enter: 13, Escape: 27, ArrowDown: 40, ArrowUp: 38, ArrowLeft: 37, End: 35, Tab: 9 }[key];
-    await page("Input.dispatchKeyEvent", { type: "keyDown", key, text: text ?? (key.length === 1 ? key : key === "Enter" ? "\r" : undefined), windowsVirtualKeyCode: code });
-    await page("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode: code });
-  };
-  const type = async (text) => {
-    for (const letter of text) await press(letter);
-  };
-  const picture = async (name, width, height, scheme) => {
-    if (!screenshots) return;
-    await page("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 500 });
-    await page("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
-    const { data } = await page("Page.captureScreenshot", { format: "png" });
-    writeFileSync(join(screenshots, `${name}-${width}-${scheme}.png`), Buffer.from(data, "base64"));
-  };
+await run(chromium, screenshots, async ({ page, value, until, press, type, picture, reports, faultsOf, textOf }) => {
   const objections = [];
   /** What axe-core objects to in what is shown, if it is more than a matter of taste. */
   const check = async (name) => {
@@ -95,8 +30,6 @@ async function main() {
     await page("Emulation.clearDeviceMetricsOverride");
   };
   const lines = "document.querySelectorAll('#rows tr').length";
-  const faultsOf = () => reports.filter(({ method, params }) => method === "Runtime.exceptionThrown" || (method === "Log.entryAdded" && params.entry.level === "error"));
-  const textOf = ({ params }) => params.entry?.text ?? params.exceptionDetails.exception?.description ?? params.exceptionDetails.text;
   if (token) {
     await page("Page.navigate", { url: base });
     await until("the page asks", "document.getElementById('sign-in')?.open && document.activeElement.id === 'token'");
@@ -202,16 +135,4 @@ async function main() {
     // The filter that is none was refused, as it had to be.
     faults: faultsOf().map(textOf).filter((text) => !text.includes("status of 400")),
   };
-}
-
-let result;
-try {
-  result = await main();
-} catch (error) {
-  result = { failed: String(error.stack ?? error) };
-}
-browser.kill();
-await new Promise((ended) => (browser.exitCode === null && browser.signalCode === null ? browser.once("exit", ended) : ended()));
-rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
-console.log(JSON.stringify(result));
-process.exit(0);
+});

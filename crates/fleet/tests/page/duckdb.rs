@@ -2,6 +2,7 @@
 
 use crate::network::Network;
 use crate::rows::{END_S, keys_csv, line, rows};
+use crate::union::has_duckdb;
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -111,16 +112,6 @@ fn questions() -> Vec<(Vec<(&'static str, String)>, Value)> {
         all.push((asked(&[("group", group)]), json!({ "where": condition, "group": column, "by": by })));
     }
     all
-}
-
-/// Whether Python with DuckDB is installed. Says that the test is skipped where it is not.
-pub(crate) fn has_duckdb() -> bool {
-    let ended = Command::new("python3").args(["-c", "import duckdb"]).output();
-    let has_duckdb = ended.is_ok_and(|ended| ended.status.success());
-    if !has_duckdb {
-        eprintln!("skipped: Python with DuckDB is not installed");
-    }
-    has_duckdb
 }
 
 #[test]

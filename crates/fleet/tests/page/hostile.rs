@@ -177,6 +177,39 @@ fn slow_clients_cost_nobody_anything() {
 }
 
 #[test]
+fn who_sends_no_request_makes_room_for_others() {
+    let network = Network::of(&["edge"], 500);
+    let serving = network.serve();
+    let slow = |count: usize| -> Vec<TcpStream> {
+        let begun = (0..count).map(|_| {
+            let mut stream = serving.connect();
+            drop(stream.write_all(b"GET / HT"));
+            stream
+        });
+        begun.collect()
+    };
+    let mut honest = serving.connect();
+    honest.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut piece = [0; 1 << 12];
+    assert!(honest.read(&mut piece).unwrap() > 0);
+    let begun = slow(127);
+    // They have had their time for a request when the next ones come.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let others = slow(100);
+    assert_eq!(serving.get("/api/v1/routers").status, 200);
+    honest.set_nonblocking(true).unwrap();
+    let mut left = || loop {
+        match honest.read(&mut piece) {
+            Ok(0) => return "closed",
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return "open",
+            Err(_) => return "reset",
+        }
+    };
+    assert_eq!(left(), "open", "it came first, and has asked; {} and {} have not", begun.len(), others.len());
+}
+
+#[test]
 fn other_machines_cannot_be_listened_to() {
     let network = Network::of(&["edge"], 500);
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {

@@ -1,34 +1,12 @@
 //! `flowpeel-fleet join` against the union of the lists, made another way.
 
-use crate::duckdb::has_duckdb;
 use crate::network::{Network, fleet};
+use crate::union::{assert_union, has_duckdb};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 
 const ROUTERS: [&str; 3] = ["east", "north", "west"];
-
-/// The union of the lists by DuckDB: for each connection the routers, the first start, the most advanced state.
-const UNION: &str = r#"
-import duckdb, json, sys
-lists, joined = sys.argv[1], sys.argv[2]
-columns = "src_ip, src_port, dest_ip, dest_port"
-expected = duckdb.sql(f"""
-    select {columns}, list(router order by router) routers, min(start) as start, min(rank) rank from (
-        select {columns}, regexp_extract(filename, '.*/([^/]*)/[^/]*$', 1) router, flow.start::varchar as start,
-            case flow.state when 'established' then 0 when 'syn_recv' then 1 else 2 end rank
-        from read_json('{lists}/*/flows-*.ndjson', format = 'newline_delimited', filename = true, union_by_name = true)
-        where event_type = 'flow')
-    group by all""")
-found = duckdb.sql(f"""
-    select {columns}, routers, flow.start::varchar as start,
-        case flow.state when 'established' then 0 when 'syn_recv' then 1 else 2 end rank
-    from read_json('{joined}', format = 'newline_delimited') where event_type = 'flow'""")
-count = duckdb.sql("select count(*) from expected").fetchall()[0][0]
-more = duckdb.sql("(from expected except all from found) union all (from found except all from expected)").fetchall()
-print(json.dumps({"count": count, "differing": len(more), "some": [str(row) for row in more[:3]]}))
-"#;
 
 fn joined(network: &Network) -> (Value, Vec<Value>) {
     let out = network.lists().join("../joined.ndjson");
@@ -73,12 +51,7 @@ fn duckdb_makes_the_same_union() {
     }
     let network = Network::of(&ROUTERS, 20_000);
     joined(&network);
-    let mut python = Command::new("python3");
-    let ended =
-        python.args(["-c", UNION]).arg(network.lists()).arg(network.lists().join("../joined.ndjson")).output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let result: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert!(result["count"].as_u64().unwrap() > 1_000 && result["differing"] == 0, "{result}");
+    assert!(assert_union(&network.lists(), &network.lists().join("../joined.ndjson")) > 1_000);
 }
 
 #[test]

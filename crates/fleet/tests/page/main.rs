@@ -17,3 +17,5 @@ mod peers;
 mod rows;
 mod schema;
 mod screen;
+#[path = "../fleet/union.rs"]
+mod union;

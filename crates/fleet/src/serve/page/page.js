@@ -164,6 +164,15 @@ async function answerFor(lines, signal) {
   return { kind: "past", page, items: page.connections };
 }
 
+/** The server remembers the order of groups for so long only: then they are shown from the top, in the order of now. */
+function fromTheTop(error) {
+  if (error.status !== 410) return false;
+  history.replaceState(null, "", address({ after: "" }));
+  readAddress();
+  load();
+  return true;
+}
+
 /** Loads what is asked for, as many lines as were there if it is the same again. */
 async function load(lines = PAGE_LINES) {
   asking?.abort();
@@ -171,9 +180,9 @@ async function load(lines = PAGE_LINES) {
   const { signal } = asking;
   try {
     const [routers, answer] = await Promise.all([fetched("/api/v1/routers", signal), answerFor(Math.min(lines, LINES_MAX), signal)]);
-    shown.routers = routers.routers;
+    shown.routers = inOrder(routers.routers);
     shown.kind = answer.kind;
-    shown.items = answer.items ?? (answer.kind === "routers" ? routers.routers : []);
+    shown.items = answer.items ?? (answer.kind === "routers" ? shown.routers : []);
     shown.course = answer.course ?? null;
     shown.reason = answer.page?.reason ?? null;
     shown.next = answer.page?.next ?? null;
@@ -185,8 +194,13 @@ async function load(lines = PAGE_LINES) {
     showTable();
     await showDetail(signal);
   } catch (error) {
-    if (error.name !== "AbortError") showMark(error);
+    if (error.name !== "AbortError" && !fromTheTop(error)) showMark(error);
   }
+}
+
+/** Routers by name, as people count: edge-2 before edge-10. */
+function inOrder(routers) {
+  return [...routers].sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
 }
 
 /** Adds the next page, until the table holds as much as it may: then the next begins a table of its own. */
@@ -204,7 +218,7 @@ async function loadMore() {
     else at("rows").append(...items.map(lineOf));
     showMore();
   } catch (error) {
-    if (error.name !== "AbortError") showMark(error);
+    if (error.name !== "AbortError" && !fromTheTop(error)) showMark(error);
   }
 }
 
@@ -231,9 +245,9 @@ function showSummary({ view, routers, problem }) {
   );
   const faults = [];
   if (problem) faults.push(problem);
-  for (const router of routers) {
+  for (const router of inOrder(routers)) {
     if (router.health === "waiting") faults.push(`${router.name} has no list yet`);
-    else if (router.health !== "reporting") faults.push(`${router.name} is ${router.health}${router.silent === undefined ? "" : ` (last list ${span(router.silent)} ago)`}`);
+    else if (router.health !== "reporting") faults.push(`${router.name} is ${router.health}${ageOf(router)}`);
     else if (!router.complete) faults.push(`${router.name} ${router.partitions_missing ? "lacks a share" : `misses about ${number(router.missing)}`}`);
   }
   const banner = at("banner");
@@ -241,6 +255,12 @@ function showSummary({ view, routers, problem }) {
   const some = faults.slice(0, 4).join(", ") + (faults.length > 4 ? `, and ${faults.length - 4} more` : "");
   const text = `Not complete: ${some || "there is no router"}.`;
   if (!banner.hidden && banner.textContent !== text) banner.textContent = text;
+}
+
+/** By what a router is late: lists that come, but are old, or none that comes. */
+function ageOf({ behind, interval, silent }) {
+  if (behind * interval > silent) return ` (${count(behind, "interval")} behind the others)`;
+  return silent === undefined ? "" : ` (last list ${span(silent)} ago)`;
 }
 
 /** The routers that charts can be of. */
@@ -362,12 +382,14 @@ function whyEmpty() {
   if (shown.kind === "charts") return [strong("No list ended in this time"), "Charts are of the lists that are kept. ", asked.range || asked.router ? chip("All that there is", () => ask({ range: "", router: "" })) : "flowpeel live --keep says for how long."];
   if (shown.reason) return [strong("There is no archive here"), "flowpeel live --archive DIR writes one, and flowpeel-fleet serve --archive DIR shows it. Open connections have their life in the lists that are kept."];
   if (shown.kind === "past") return [strong("No archive has a connection of it"), "In the time that is asked for. ", chip("What is open now", () => ask({ view: "connections", range: "" }))];
+  const router = routers.find(({ name }) => name === asked.router);
+  if (asked.router && !router?.in_view) return [strong(router ? `${router.name} is ${router.health}` : `There is no router ${asked.router}`), "So none of its connections is in the view. ", chip("All routers", () => ask({ router: "" }))];
   if (asked.q) {
     const before = toEnds(asked.q)?.length ? [chip("What it had before", () => ask({ view: "history", group: "", router: "" })), " "] : [];
     return [strong("No open connection matches"), ...before, chip("Clear the search", () => ask({ q: "" }))];
   }
   if (asked.view === "one" && summary.routers_in_view < 2) return [strong("There is one router"), "With a second one this shows what only one of them sees."];
-  if (asked.view === "one") return [strong("All routers agree"), "No connection is seen by one router only."];
+  if (asked.view === "one") return [strong("All routers agree"), `No connection is seen by ${asked.router || "one router"} only.`];
   return [strong("No connection is open"), `At ${summary.end.slice(0, 19).replace("T", " ")} UTC.`];
 }
 

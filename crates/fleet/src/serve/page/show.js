@@ -79,6 +79,11 @@ export function line(columns, item, key, axis) {
   return element("tr", { role: "row", tabindex: "-1", "data-key": key }, ...cells);
 }
 
+/** What a router saw of a connection, where that is one side alone. */
+function sideOf(direction) {
+  return { client: ": client’s side", server: ": server’s side" }[direction] ?? "";
+}
+
 /** What is known of a connection, and what can be asked next. */
 export function detail(row, known, actions) {
   const facts = [];
@@ -94,7 +99,7 @@ export function detail(row, known, actions) {
   if (flow.midstream) fact("Handshake", "not seen: it may be older");
   if (flow.unsettled) fact("Unsettled", "it may have closed while flowpeel was down");
   const seen = row.routers ?? [row.router];
-  fact(row.router ? "Archive of" : "Seen by", ...seen.map((name) => element("span", { class: "tag", text: name })));
+  fact(row.router ? "Archive of" : "Seen by", ...seen.map((name, at) => element("span", { class: "tag", text: name + sideOf(row.directions?.[at]) })));
   const others = row.router ? [] : known.filter((router) => router.in_view && !seen.includes(router.name));
   if (others.length > 0) fact("Not by", ...others.map((router) => element("span", { class: "tag absent", text: router.name })));
   fact("Community ID", element("span", { class: "id", text: row.community_id }));
