@@ -384,7 +384,7 @@ impl<T: Timekeeper> Port<T> {
     #[inline(always)]
     fn plain<'a>(&mut self, frame: impl PlainFrame<'a>) {
         let (writers, time) = (&mut self.writers, &self.time);
-        self.signaller.push_plain(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
+        self.signaller.push_header(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
     #[inline(always)]

@@ -87,7 +87,28 @@ pub trait FlowKey: TableKey {
     /// The family whose keys these are.
     const FAMILY: Family;
     /// An address as a number, in host order.
-    type Address: Copy + Into<u128>;
+    type Address: Copy + Ord + Into<u128>;
+
+    /// The key with these ends, in this order.
+    #[must_use]
+    fn between(ends: [(Self::Address, u16); 2], vlan: VlanTags) -> Self;
+
+    /// Which end of the canonical key the sender of a packet is, of whose ends it is the first.
+    #[must_use]
+    #[inline]
+    fn side_of_sender([sender, receiver]: [(Self::Address, u16); 2]) -> Side {
+        if sender <= receiver { Side::First } else { Side::Second }
+    }
+
+    /// The canonical key of a packet with these ends, whose sender is [this end](Self::side_of_sender) of it.
+    #[must_use]
+    #[inline]
+    fn canonical_of([sender, receiver]: [(Self::Address, u16); 2], side: Side, vlan: VlanTags) -> Self {
+        match side {
+            Side::First => Self::between([sender, receiver], vlan),
+            Side::Second => Self::between([receiver, sender], vlan),
+        }
+    }
 
     /// The same connection named from the other end.
     #[must_use]
@@ -130,17 +151,6 @@ impl KeyV4 {
         ])
     }
 
-    /// The canonical key of a packet between these ends, and which of its ends the sender is.
-    #[must_use]
-    #[inline]
-    pub fn canonical_of(sender: (u32, u16), receiver: (u32, u16), vlan: VlanTags) -> (Self, Side) {
-        if sender <= receiver {
-            (KeyV4::new(sender, receiver, vlan), Side::First)
-        } else {
-            (KeyV4::new(receiver, sender, vlan), Side::Second)
-        }
-    }
-
     #[inline]
     fn parts(&self) -> ((u32, u16), (u32, u16)) {
         let [high, low] = self.0;
@@ -171,6 +181,11 @@ impl TableKey for KeyV4 {
 impl FlowKey for KeyV4 {
     const FAMILY: Family = Family::V4;
     type Address = u32;
+
+    #[inline]
+    fn between([first, second]: [(u32, u16); 2], vlan: VlanTags) -> Self {
+        KeyV4::new(first, second, vlan)
+    }
 
     #[inline]
     fn reversed(&self) -> Self {
@@ -233,17 +248,6 @@ impl KeyV6 {
         ])
     }
 
-    /// The canonical key of a packet between these ends, and which of its ends the sender is.
-    #[must_use]
-    #[inline]
-    pub fn canonical_of(sender: (u128, u16), receiver: (u128, u16), vlan: VlanTags) -> (Self, Side) {
-        if sender <= receiver {
-            (KeyV6::new(sender, receiver, vlan), Side::First)
-        } else {
-            (KeyV6::new(receiver, sender, vlan), Side::Second)
-        }
-    }
-
     #[inline]
     fn parts(&self) -> ((u128, u16), (u128, u16)) {
         let [a, b, c, d, e] = self.0;
@@ -277,6 +281,11 @@ impl TableKey for KeyV6 {
 impl FlowKey for KeyV6 {
     const FAMILY: Family = Family::V6;
     type Address = u128;
+
+    #[inline]
+    fn between([first, second]: [(u128, u16); 2], vlan: VlanTags) -> Self {
+        KeyV6::new(first, second, vlan)
+    }
 
     #[inline]
     fn reversed(&self) -> Self {
@@ -413,13 +422,15 @@ mod tests {
             if first != second {
                 prop_assert_eq!(side, other.other());
             }
-            prop_assert_eq!(KeyV4::canonical_of(first, second, tags(&list)), (there, side));
+            prop_assert_eq!(KeyV4::side_of_sender([first, second]), side);
+            prop_assert_eq!(KeyV4::canonical_of([first, second], side, tags(&list)), there);
         }
 
         #[test]
         fn both_directions_have_one_canonical_ipv6_key(first in any::<(u128, u16)>(), second in any::<(u128, u16)>()) {
             let key = KeyV6::new(first, second, VlanTags::NONE);
-            prop_assert_eq!(KeyV6::canonical_of(first, second, VlanTags::NONE), key.canonical());
+            let side = KeyV6::side_of_sender([first, second]);
+            prop_assert_eq!((KeyV6::canonical_of([first, second], side, VlanTags::NONE), side), key.canonical());
             prop_assert_eq!(key.canonical().0, key.reversed().canonical().0);
         }
 

@@ -109,9 +109,9 @@ impl<'a> List<'a> {
     ///
     /// Complexity: each call sorts the list, in about a sixteenth of its memory and some passes over all of it.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = in_key_order(self.established_v4(), self.half_open()).filter_map(|listed| self.row(&listed));
-        let v6 = in_key_order(self.established_v6(), self.half_open()).filter_map(|listed| self.row(&listed));
-        v4.chain(v6)
+        let v4 = in_key_order(self.established_v4(), self.half_open()).filter(|listed| self.has_row(listed));
+        let v6 = in_key_order(self.established_v6(), self.half_open()).filter(|listed| self.has_row(listed));
+        v4.map(|listed| self.row(&listed)).chain(v6.map(|listed| self.row(&listed)))
     }
 
     /// As [`Self::rows`], with a row for each name of a translated connection: what is tracked.
@@ -121,11 +121,20 @@ impl<'a> List<'a> {
         v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
     }
 
-    /// The row of a connection, unless it stands on the list under the name before its translation already.
-    fn row<K: Translated>(&self, listed: &Listed<K>) -> Option<Row> {
-        let row = self.times.row(listed);
-        let Some(names) = self.names else { return Some(row) };
-        (!names.is_second_name(&listed.key)).then(|| Row { nat: names.nat_of(&listed.key), ..row })
+    /// Whether a connection has a row: it does not stand on the list under the name before its translation already.
+    #[inline]
+    fn has_row<K: Translated>(&self, listed: &Listed<K>) -> bool {
+        self.names.is_none_or(|names| !names.is_second_name(&listed.key))
+    }
+
+    /// The row of a connection.
+    #[inline]
+    fn row<K: Translated>(&self, listed: &Listed<K>) -> Row {
+        let mut row = self.times.row(listed);
+        if let Some(names) = self.names {
+            row.nat = names.nat_of(&listed.key);
+        }
+        row
     }
 
     /// The list in which a translated connection has one row, by these names, and the header that says so.

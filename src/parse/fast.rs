@@ -6,8 +6,8 @@
 
 use super::ip::{IPV4_FRAGMENT_OFFSET, IPV4_MORE_FRAGMENTS, Protocol};
 use super::link::EtherType;
-use super::{Addresses, TcpSegment, tcp};
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use super::{Addresses, PacketHeader, TcpSegment, tcp};
+use crate::flow::{KeyV4, KeyV6, VlanTags};
 
 const ETHERNET_SIZE: usize = 14;
 const IPV4_SIZE: usize = 20;
@@ -16,16 +16,9 @@ const IPV6_SIZE: usize = 40;
 /// A plain frame. Of nearly all packets only the connection and the flags matter, so the rest is read when it is asked
 /// for. [`parse_frame`](super::parse_frame) returns the same for such a frame. Everything is inlined on the path of
 /// every packet, so that what is read stays in registers.
-pub trait PlainFrame<'a>: Copy {
-    /// The key of its connection.
-    type Key: FlowKey;
-
+pub trait PlainFrame<'a>: PacketHeader {
     /// The plain frame that these bytes are, or `None`.
     fn of(frame: &'a [u8]) -> Option<Self>;
-    /// The address and port of sender and receiver.
-    fn ends(self) -> [(<Self::Key as FlowKey>::Address, u16); 2];
-    /// The TCP flags.
-    fn flags(self) -> u8;
     /// The whole segment.
     fn segment(self) -> TcpSegment;
 }
@@ -45,8 +38,6 @@ pub struct PlainIpv4<'a> {
 }
 
 impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
-    type Key = KeyV4;
-
     #[inline(always)]
     fn of(frame: &'a [u8]) -> Option<Self> {
         const VERSION_4_WITHOUT_OPTIONS: u64 = 0x45;
@@ -64,6 +55,16 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
         is_plain.then_some(PlainIpv4 { ip, tcp })
     }
 
+    #[inline]
+    fn segment(self) -> TcpSegment {
+        let [(src, _), (dst, _)] = self.ends();
+        TcpSegment::from_header(self.tcp, self.payload_size(), Addresses::V4 { src, dst }, VlanTags::NONE)
+    }
+}
+
+impl PacketHeader for PlainIpv4<'_> {
+    type Key = KeyV4;
+
     #[inline(always)]
     fn ends(self) -> [(u32, u16); 2] {
         let ip = self.ip;
@@ -78,15 +79,19 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
     }
 
     #[inline(always)]
-    fn segment(self) -> TcpSegment {
-        let [(src, _), (dst, _)] = self.ends();
+    fn seq(self) -> u32 {
+        tcp::seq(self.tcp)
+    }
+
+    #[inline(always)]
+    fn ack(self) -> u32 {
+        tcp::ack(self.tcp)
+    }
+
+    #[inline(always)]
+    fn payload_size(self) -> Option<u32> {
         let size = u32::from(u16::from_be_bytes([self.ip[2], self.ip[3]])).wrapping_sub(IPV4_SIZE as u32);
-        TcpSegment::from_header(
-            self.tcp,
-            Some(tcp::payload_size(self.tcp, size)),
-            Addresses::V4 { src, dst },
-            VlanTags::NONE,
-        )
+        Some(tcp::payload_size(self.tcp, size))
     }
 }
 
@@ -98,8 +103,6 @@ pub struct PlainIpv6<'a> {
 }
 
 impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
-    type Key = KeyV6;
-
     #[inline(always)]
     fn of(frame: &'a [u8]) -> Option<Self> {
         let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV6_SIZE + tcp::READ_SIZE }>()?;
@@ -111,6 +114,16 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
             && tcp::header_size(tcp)? <= payload_size;
         is_plain.then_some(PlainIpv6 { ip, tcp })
     }
+
+    #[inline]
+    fn segment(self) -> TcpSegment {
+        let [(src, _), (dst, _)] = self.ends();
+        TcpSegment::from_header(self.tcp, self.payload_size(), Addresses::V6 { src, dst }, VlanTags::NONE)
+    }
+}
+
+impl PacketHeader for PlainIpv6<'_> {
+    type Key = KeyV6;
 
     #[inline(always)]
     fn ends(self) -> [(u128, u16); 2] {
@@ -125,15 +138,19 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     }
 
     #[inline(always)]
-    fn segment(self) -> TcpSegment {
-        let [(src, _), (dst, _)] = self.ends();
+    fn seq(self) -> u32 {
+        tcp::seq(self.tcp)
+    }
+
+    #[inline(always)]
+    fn ack(self) -> u32 {
+        tcp::ack(self.tcp)
+    }
+
+    #[inline(always)]
+    fn payload_size(self) -> Option<u32> {
         let size = u32::from(u16::from_be_bytes([self.ip[4], self.ip[5]]));
-        TcpSegment::from_header(
-            self.tcp,
-            Some(tcp::payload_size(self.tcp, size)),
-            Addresses::V6 { src, dst },
-            VlanTags::NONE,
-        )
+        Some(tcp::payload_size(self.tcp, size))
     }
 }
 

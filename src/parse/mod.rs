@@ -9,6 +9,7 @@
 //! a [`PlainFrame`].
 
 mod fast;
+mod header;
 pub(crate) mod ip;
 pub(crate) mod link;
 mod tcp;
@@ -20,6 +21,7 @@ mod unusable;
 mod wlan;
 
 pub use fast::{PlainFrame, PlainIpv4, PlainIpv6};
+pub use header::{PacketHeader, ReadHeader};
 pub use link::LinkType;
 pub use unusable::Unusable;
 

@@ -53,7 +53,6 @@ impl TcpSegment {
         addresses: Addresses,
         vlan: VlanTags,
     ) -> Self {
-        let [_, _, _, _, q0, q1, q2, q3, a0, a1, a2, a3, _, _] = *header;
         let [src_port, dst_port] = ports(header);
         TcpSegment {
             addresses,
@@ -61,8 +60,8 @@ impl TcpSegment {
             dst_port,
             vlan,
             flags: flags(header),
-            seq: u32::from_be_bytes([q0, q1, q2, q3]),
-            ack: u32::from_be_bytes([a0, a1, a2, a3]),
+            seq: seq(header),
+            ack: ack(header),
             payload_size,
         }
     }
@@ -73,6 +72,18 @@ impl TcpSegment {
 pub(super) fn ports(header: &[u8; READ_SIZE]) -> [u16; 2] {
     let [s0, s1, d0, d1, ..] = *header;
     [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])]
+}
+
+/// The sequence number.
+#[inline(always)]
+pub(super) fn seq(header: &[u8; READ_SIZE]) -> u32 {
+    u32::from_be_bytes([header[4], header[5], header[6], header[7]])
+}
+
+/// The acknowledgement number.
+#[inline(always)]
+pub(super) fn ack(header: &[u8; READ_SIZE]) -> u32 {
+    u32::from_be_bytes([header[8], header[9], header[10], header[11]])
 }
 
 /// The flags.

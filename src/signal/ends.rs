@@ -268,6 +268,51 @@ impl EndRecord {
     }
 }
 
+/// What becomes of an end of a side, among the records of its connection.
+struct EndAmongRecords {
+    /// The record to be written, and the place of the one that it replaces.
+    new: EndRecord,
+    place: Option<usize>,
+    /// Nothing is written, because the end is known.
+    is_repeated: bool,
+    /// Both sides have ended.
+    has_other: bool,
+}
+
+impl EndAmongRecords {
+    /// Takes the records at these places into account, in turn.
+    #[cold]
+    fn meet_all(self, set: &SharedLine, places: u32, (side, end): (Side, End), stamp: u64) -> Self {
+        let places = each_of(RecentEnds::steps_to(places, end)).map(|step| RecentEnds::in_turn(end, step));
+        places.fold(self, |found, at| found.meet(set, at, (side, end), stamp))
+    }
+
+    /// Takes the record at this place into account.
+    #[inline(always)]
+    fn meet(self, set: &SharedLine, at: usize, (side, end): (Side, End), stamp: u64) -> Self {
+        let there = EndRecord::load(RecentEnds::way(set, at));
+        if there.is_begun() {
+            return self;
+        }
+        let holds = there.holds(side, end);
+        // A late end of a connection before ends the present one for all that flags show.
+        let is_last = there.has_ended(side.other()) && (holds || !there.is_succeeded());
+        // One RST is enough, of whichever side.
+        let is_reset = there.is_rst() && !there.is_disproved() && !there.is_succeeded();
+        let has_other = self.has_other || is_last || is_reset;
+        if !holds {
+            let makes_way = there.is_disproved() || there.is_past(side, end, stamp);
+            let place = self.place.or(makes_way.then_some(at));
+            return EndAmongRecords { place, has_other, ..self };
+        }
+        // What is repeated, or was sent before, changes nothing.
+        let is_known = there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
+        let is_repeated = self.is_repeated || is_known && !there.is_succeeded() && !end.is_rst;
+        let new = if is_known { there.unsucceeded().stamped(stamp) } else { there.with_end(side, end.at.sent, stamp) };
+        EndAmongRecords { new, place: Some(at), is_repeated, has_other }
+    }
+}
+
 /// The numbers of both sides, with this one of one side.
 #[inline]
 fn with_number([first, second]: [u32; 2], side: Side, number: u32) -> [u32; 2] {
@@ -315,6 +360,13 @@ impl RecentEnds {
     #[inline]
     pub fn is_quiet(&self, hash: u64) -> bool {
         !self.recent.may_hold(hash)
+    }
+
+    /// Whether nothing is recorded of this connection, so that [`Self::is_late`] would be false.
+    #[must_use]
+    #[inline]
+    pub fn has_none(&self, hash: u64) -> bool {
+        Self::places_of(self.set(hash), hash) == 0
     }
 
     #[inline]
@@ -395,42 +447,19 @@ impl RecentEnds {
     /// sides have ended.
     #[inline]
     fn put_beside((set, places): (&SharedLine, u32), hash: u64, side: Side, end: End, stamp: u64) -> bool {
-        let mut new = EndRecord::new(hash, side, end, stamp);
-        let mut place = None;
-        let mut is_repeated = false;
-        let mut has_other = end.is_rst;
-        let mut steps = Self::steps_to(places, end);
-        while steps != 0 {
-            let at = Self::in_turn(end, steps.trailing_zeros() as usize);
-            steps &= steps - 1;
-            let there = EndRecord::load(Self::way(set, at));
-            if there.is_begun() {
-                continue;
-            }
-            let holds = there.holds(side, end);
-            // A late end of a connection before ends the present one for all that flags show.
-            has_other |= there.has_ended(side.other()) && (holds || !there.is_succeeded());
-            // One RST is enough, of whichever side.
-            has_other |= there.is_rst() && !there.is_disproved() && !there.is_succeeded();
-            if holds {
-                // What is repeated, or was sent before, changes nothing.
-                let is_known =
-                    there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
-                is_repeated |= is_known && !there.is_succeeded() && !end.is_rst;
-                new = if is_known {
-                    there.unsucceeded().stamped(stamp)
-                } else {
-                    there.with_end(side, end.at.sent, stamp)
-                };
-                place = Some(at);
-            } else if there.is_disproved() || there.is_past(side, end, stamp) {
-                place = place.or(Some(at));
-            }
+        let new = EndRecord::new(hash, side, end, stamp);
+        let alone = EndAmongRecords { new, place: None, is_repeated: false, has_other: end.is_rst };
+        // Nearly always there is one record.
+        let found = if places.is_power_of_two() {
+            alone.meet(set, places.trailing_zeros() as usize % WAY_COUNT, (side, end), stamp)
+        } else {
+            alone.meet_all(set, places, (side, end), stamp)
+        };
+        if !found.is_repeated {
+            let place = found.place.unwrap_or_else(|| Self::make_way(set, hash, end, stamp));
+            found.new.store(Self::way(set, place));
         }
-        if !is_repeated {
-            new.store(Self::way(set, place.unwrap_or_else(|| Self::make_way(set, hash, end, stamp))));
-        }
-        has_other
+        found.has_other
     }
 
     /// The places of a set from any of them on, or of records that are as old the first would always make way.
@@ -445,34 +474,33 @@ impl RecentEnds {
         (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ((1 << WAY_COUNT) - 1)
     }
 
-    /// The place of a set that makes way for an end of this connection: a free one, that of an end of it that another
-    /// connection has followed already, or the oldest.
+    /// The place of a full set that makes way for an end of this connection: that of an end of it that another
+    /// connection has followed already, or the oldest, of those that are as old the first in turn.
     #[inline]
     fn oldest(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
-        const SUCCEEDED_AGE: u64 = STAMP_MASK + 1;
         let first = Self::in_turn(end, 0);
-        // Of those that are as old it is the first in turn: below the age stands how many come behind it, and then the
-        // place.
+        // Below the age stands how many come behind it, and then the place.
         let oldest = (0..WAY_COUNT).map(|at| {
             let head = Self::head(set, at);
             let is_succeeded = head & SUCCEEDED_BIT != 0 && EndRecord::is_head_of(head, hash);
-            let age = match EndRecord::age_of_head(head, stamp) {
-                _ if head == 0 => 2 * SUCCEEDED_AGE,
-                age if is_succeeded => SUCCEEDED_AGE + age,
-                age => age,
-            };
+            let age = EndRecord::age_of_head(head, stamp) + if is_succeeded { STAMP_MASK + 1 } else { 0 };
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
         oldest.max().unwrap_or(0) % WAY_COUNT
     }
 
-    /// A place of a set for an end of this connection, that of the oldest. Of another connection nothing stays: with
-    /// one of its ends alone what comes behind the other would seem not to have ended.
+    /// A place of a set for an end of this connection: a free one, or that of the oldest. Of another connection nothing
+    /// stays: with one of its ends alone what comes behind the other would seem not to have ended.
+    #[inline]
     fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+        let free = (0..WAY_COUNT).map(|at| u32::from(Self::head(set, at) == 0) << at).sum();
+        if free != 0 {
+            return Self::in_turn(end, Self::steps_to(free, end).trailing_zeros() as usize);
+        }
         let place = Self::oldest(set, hash, end, stamp);
         let oldest = Self::head(set, place);
-        if oldest != 0 && !EndRecord::is_head_of(oldest, hash) {
+        if !EndRecord::is_head_of(oldest, hash) {
             Self::forget(set, oldest >> TAG_SHIFT);
         }
         place

@@ -5,7 +5,8 @@
 //!
 //! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
 //!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage
-//!    are in no cache yet; [`StagedHandshakes`] has them.
+//!    are in no cache yet; [`StagedHandshakes`] has them. Of a side whose first packet without a flag is in the stage
+//!    the next are skipped again ([`StagedAnswers`]).
 //! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share
 //!    and which knows the handshakes that wait for the client's answer to a SYN-ACK.
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
@@ -15,8 +16,8 @@
 //! is handed on.
 
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
-use crate::parse::{Addresses, PlainFrame, TcpSegment};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
+use crate::parse::{Addresses, PacketHeader, ReadHeader, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
     AnyKey, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds, Signal, SignalKind,
@@ -24,7 +25,6 @@ use crate::signal::{
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
-use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 /// How long each of several capture threads remembers the SYNs it read, in nanoseconds: a long round trip, and the
@@ -84,13 +84,6 @@ impl SignalCounts {
 /// The places of a stage: as many as a set has bits.
 const STAGE_COUNT: usize = u64::BITS as usize;
 
-/// The kinds that every signaller looks up, as bits.
-const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
-    | 1 << SignalKind::Alive as u8
-    | 1 << SignalKind::Completes as u8
-    | 1 << SignalKind::SynAck as u8
-    | 1 << SignalKind::Rst as u8;
-
 /// What it takes to look a staged signal up.
 #[derive(Clone, Copy, Default)]
 struct StagedLookup {
@@ -100,16 +93,15 @@ struct StagedLookup {
     numbers: Numbers,
 }
 
-/// The sets that a signal belongs to.
-struct StagePlace {
-    /// The connection is of IPv6.
-    is_v6: bool,
-    /// The signal is looked up in the caches: its kind depends on them, or it changes them.
-    needs_lookup: bool,
-    /// The signal is handed on in any case.
-    is_chosen: bool,
-    /// The signal is the end of a side, which is not recorded yet.
-    is_end: bool,
+/// A packet that is not skipped at once.
+#[derive(Clone, Copy)]
+struct Unskipped<H> {
+    header: H,
+    quick_hash: u64,
+    sender: Side,
+    numbers: Numbers,
+    tick: u64,
+    now_ns: i64,
 }
 
 /// The contents of a stage, as sets of places.
@@ -128,8 +120,11 @@ struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
     lookups: Box<[StagedLookup; STAGE_COUNT]>,
     count: usize,
+    /// The signals of IPv6 connections.
     v6: u64,
+    /// The signals that are looked up in the caches: their kinds depend on them, or they change them.
     to_look_up: u64,
+    /// The signals that are handed on in any case.
     chosen: u64,
     /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
@@ -144,17 +139,14 @@ impl Stage {
         Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, passed_over: 0 }
     }
 
-    /// Takes the next place, in which `make` builds a signal.
+    /// Takes the next place for a signal, and returns it, as a set.
     #[inline(always)]
-    fn push<T>(&mut self, place: StagePlace, lookup: StagedLookup, make: impl FnOnce(&mut Signal) -> T) -> T {
+    fn push(&mut self, lookup: StagedLookup, signal: Signal) -> u64 {
         let at = self.count % STAGE_COUNT;
         self.lookups[at] = lookup;
-        self.v6 |= u64::from(place.is_v6) << at;
-        self.to_look_up |= u64::from(place.needs_lookup) << at;
-        self.chosen |= u64::from(place.is_chosen) << at;
-        self.ends |= u64::from(place.is_end) << at;
+        self.signals[at] = signal;
         self.count += 1;
-        make(&mut self.signals[at])
+        1 << at
     }
 
     fn is_full(&self) -> bool {
@@ -183,7 +175,7 @@ impl Stage {
         std::mem::take(&mut self.ends)
     }
 
-    /// Says that the signal at this place is not handed on.
+    /// Says that the signal at this place, a RST, is not handed on.
     fn pass_over(&mut self, at: usize) {
         self.passed_over |= 1 << (at % STAGE_COUNT);
     }
@@ -205,7 +197,7 @@ impl Stage {
 #[inline(always)]
 fn places(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let at = set.trailing_zeros() as usize;
+        let at = set.trailing_zeros() as usize % STAGE_COUNT;
         let is_there = set != 0;
         set &= set.wrapping_sub(1);
         is_there.then_some(at)
@@ -214,7 +206,7 @@ fn places(mut set: u64) -> impl Iterator<Item = usize> {
 
 /// The handshakes in the stage that wait for a packet. Each is [announced](HandshakeCache::announce) to the cache.
 struct StagedHandshakes {
-    /// A bit for each of them, in enough words that few other connections share one.
+    /// A bit for each of them, and for those that were there, in enough words that few other connections share one.
     bits: [u64; AWAITED_WORD_COUNT],
     /// The hashes of their connections, each with the side that it waits for, and the ISN that this is to follow.
     waiting: Vec<(u64, Side, Option<u32>)>,
@@ -233,13 +225,9 @@ impl StagedHandshakes {
         (quick_hash as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick_hash % 64))
     }
 
-    fn mark(&mut self, quick_hash: u64) {
+    fn put(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
         let (word, bit) = StagedHandshakes::place(quick_hash);
         self.bits[word] |= bit;
-    }
-
-    fn put(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
-        self.mark(quick_hash);
         self.waiting.push((quick_hash, side, isn));
     }
 
@@ -258,12 +246,7 @@ impl StagedHandshakes {
             awaited_isn = if is_it { *isn } else { awaited_isn };
             !is_it
         });
-        let count = before - self.waiting.len();
-        if count > 0 {
-            self.bits = Default::default();
-            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
-        }
-        (count, awaited_isn)
+        (before - self.waiting.len(), awaited_isn)
     }
 
     /// The hashes of the connections that wait, each as often as it does.
@@ -274,6 +257,39 @@ impl StagedHandshakes {
     fn clear(&mut self) {
         self.bits = Default::default();
         self.waiting.clear();
+    }
+}
+
+/// The sides of connections of which a packet without a flag is in the stage. What such a side sends next answers no
+/// handshake that is in a cache already: all that wait for the side there are given to the first packet. (Not if that
+/// comes late, or was overtaken: then the next is looked up too.)
+struct StagedAnswers {
+    /// The hash of the last connection that came to each place, of either side, or zero.
+    hashes: [[u64; STAGE_COUNT]; 2],
+    /// The number before the sequence number of its packet.
+    numbers: [[u32; STAGE_COUNT]; 2],
+}
+
+impl StagedAnswers {
+    fn new() -> Self {
+        StagedAnswers { hashes: [[0; STAGE_COUNT]; 2], numbers: [[0; STAGE_COUNT]; 2] }
+    }
+
+    fn put(&mut self, quick_hash: u64, side: Side, number: u32) {
+        let place = quick_hash as usize % STAGE_COUNT;
+        self.hashes[side as usize][place] = quick_hash;
+        self.numbers[side as usize][place] = number;
+    }
+
+    /// Whether a packet of this side is there that does not come behind one with this number.
+    fn holds_before(&self, quick_hash: u64, side: Side, number: u32) -> bool {
+        let place = quick_hash as usize % STAGE_COUNT;
+        let is_there = self.hashes[side as usize][place] == quick_hash;
+        is_there && number.wrapping_sub(self.numbers[side as usize][place]) as i32 >= 0
+    }
+
+    fn clear(&mut self) {
+        self.hashes = [[0; STAGE_COUNT]; 2];
     }
 }
 
@@ -322,14 +338,16 @@ pub struct Signaller {
     warm_up: Option<Arc<WarmUp>>,
     /// Whether a packet without a flag may be a signal although no handshake waits for it.
     is_watchful: bool,
-    /// The kinds that are always looked up, as bits: a SYN seldom is, and a FIN only if a handshake waits.
-    looked_up: u8,
+    /// Whether the next packet of who sent a SYN is waited for, and a SYN is looked up for it.
+    looks_up_syns: bool,
     hasher: QuickHash,
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
     stage: Stage,
     /// The handshakes in the stage, which no cache knows yet.
     awaited: StagedHandshakes,
+    /// The sides of which a packet without a flag is in the stage.
+    answered: StagedAnswers,
     /// Where the segments come from.
     origin: Origin,
     counts: SignalCounts,
@@ -347,10 +365,9 @@ impl Signaller {
         let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
         let seen_syns = (config.seen_syn_count > 0)
             .then(|| Box::new(HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread()));
-        let looks_up_syns = config.one_way || seen_syns.is_some();
         let signaller = Signaller {
             is_watchful: false,
-            looked_up: LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8,
+            looks_up_syns: config.one_way || seen_syns.is_some(),
             cache,
             ends,
             seen_syns,
@@ -362,6 +379,7 @@ impl Signaller {
             v6: FamilyHash::new(&config.secret),
             stage: Stage::new(),
             awaited: StagedHandshakes::new(),
+            answered: StagedAnswers::new(),
             origin: Origin::default(),
             counts: SignalCounts::default(),
             config,
@@ -401,44 +419,42 @@ impl Signaller {
         self.counts
     }
 
-    /// Takes in one segment, and hands the signals in the stage to `out`, in order, when the stage is full. `time`
-    /// returns the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age
-    /// the waiting handshakes); it is called only if that matters.
+    /// Takes in one segment, as [`Self::push_header`] its header.
+    #[inline(always)]
+    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
+        match segment.addresses {
+            Addresses::V4 { src, dst } => {
+                self.push_header(ReadHeader::<KeyV4>::new(segment, [src, dst]), time, out);
+            }
+            Addresses::V6 { src, dst } => {
+                self.push_header(ReadHeader::<KeyV6>::new(segment, [src, dst]), time, out);
+            }
+        }
+    }
+
+    /// Takes in the header of one packet, and hands the signals in the stage to `out`, in order, when the stage is
+    /// full. `time` returns the tick of the packet and how long the clock has run, in ns (not a wall time: a step back
+    /// would age the waiting handshakes); it is called only if that matters.
     ///
     /// Complexity: two multiplications and reads of two bytes for most packets (and of a third if connections are
     /// watched); one hash and one cache set for the others.
     #[inline(always)]
-    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
-        let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
-        let quick_hash = self.quick_hash_of(segment, vlan);
-        if !self.try_skip(segment.flags, quick_hash) {
-            // A copy, so that the segment of a packet that is skipped is never in memory.
-            self.push_unskipped(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
-        }
-    }
-
-    /// As [`Self::push`], for a plain frame, which has no VLAN tags. Of most frames only the addresses, ports and flags
-    /// are read.
-    #[inline(always)]
-    pub fn push_plain<'a, F: PlainFrame<'a>>(
+    pub fn push_header<H: PacketHeader>(
         &mut self,
-        frame: F,
+        header: H,
         time: impl FnOnce() -> (u64, i64),
         out: impl FnMut(Signal),
     ) {
-        let quick_hash = self.hasher.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
-        if !self.try_skip(frame.flags(), quick_hash) {
-            self.push_unskipped(&frame.segment(), quick_hash, time(), out);
+        let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
+        if !self.try_skip(header.flags(), quick_hash) {
+            self.push_unskipped(header, quick_hash, time(), out);
         }
     }
 
+    /// The VLAN tags of a packet that are part of its connection's key.
     #[inline(always)]
-    fn quick_hash_of(&self, segment: &TcpSegment, vlan: VlanTags) -> u64 {
-        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
-        match segment.addresses {
-            Addresses::V4 { src, dst } => self.hasher.of_ends::<KeyV4>([(src, src_port), (dst, dst_port)], vlan),
-            Addresses::V6 { src, dst } => self.hasher.of_ends::<KeyV6>([(src, src_port), (dst, dst_port)], vlan),
-        }
+    fn vlan_in_key(&self, header: impl PacketHeader) -> VlanTags {
+        if self.config.vlan_key { header.vlan() } else { VlanTags::NONE }
     }
 
     /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
@@ -472,64 +488,130 @@ impl Signaller {
         self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
     }
 
-    /// Puts a segment that may be a signal into the stage.
+    /// Puts a packet that may be a signal into the stage.
     #[inline(never)]
-    fn push_unskipped(
+    fn push_unskipped<H: PacketHeader>(
         &mut self,
-        segment: &TcpSegment,
+        header: H,
         quick_hash: u64,
         (tick, now_ns): (u64, i64),
         out: impl FnMut(Signal),
     ) {
-        let kind = SignalKind::of_flags(segment.flags);
-        let mut is_chosen = false;
-        let mut is_alive = false;
-        if kind == SignalKind::Ack {
-            is_alive = !self.ends.is_quiet(quick_hash) && self.goes_on(segment, quick_hash, now_ns);
-            is_chosen = self.take_watched(quick_hash) || is_alive || self.may_be_lost(quick_hash);
-            let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(segment, quick_hash, now_ns);
-            if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
-                is_chosen |= self.draw_sample(now_ns);
-                if !is_chosen {
-                    return;
-                }
-            }
-        }
-        if matches!(kind, SignalKind::Ack | SignalKind::Alive | SignalKind::SynAck) || self.config.one_way {
-            self.cache.prefetch_set(quick_hash);
-        }
-        if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, SignalKind::Ack | SignalKind::Syn)) {
-            seen_syns.prefetch_set(quick_hash);
-        }
-        let isn = isn_of(segment, kind);
-        let kind = if is_alive { SignalKind::Alive } else { kind };
-        let parts = SignalParts { tick, kind, sender: Side::First, isn };
-        let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
-        let is_end = is_end(segment, kind);
-        if is_end {
-            self.ends.announce(quick_hash);
-        }
-        let is_v6 = matches!(segment.addresses, Addresses::V6 { .. });
-        let place = StagePlace { is_v6, needs_lookup, is_chosen, is_end };
-        let lookup = StagedLookup { quick_hash, now_ns, numbers: numbers_of(segment) };
-        let origin = self.origin;
-        let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, (now_ns, origin), slot));
-        if kind == SignalKind::SynAck {
-            self.await_staged(quick_hash, sender.other(), Some(isn));
-            if !self.ends.is_quiet(quick_hash) {
-                self.follow_ends(segment, quick_hash, sender, now_ns);
-            }
-        } else if kind == SignalKind::Syn && !self.ends.is_quiet(quick_hash) {
-            self.begin_behind_ends(segment, quick_hash, sender, now_ns);
-        }
-        if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
-            || self.seen_syns.is_some() && kind == SignalKind::Syn
-        {
-            self.await_staged(quick_hash, sender, (kind == SignalKind::Syn).then_some(isn));
+        let (sender, numbers) = (H::Key::side_of_sender(header.ends()), numbers_of(header));
+        let packet = Unskipped { header, quick_hash, sender, numbers, tick, now_ns };
+        match SignalKind::of_flags(header.flags()) {
+            SignalKind::Syn => self.push_syn(packet),
+            SignalKind::SynAck => self.push_syn_ack(packet),
+            SignalKind::Fin => self.push_fin(packet),
+            SignalKind::Rst => self.push_rst(packet),
+            // Flags make no other.
+            SignalKind::Ack | SignalKind::Completes | SignalKind::Alive | SignalKind::Known => self.push_ack(packet),
         }
         if self.stage.is_full() {
             self.flush(out);
         }
+    }
+
+    #[inline(always)]
+    fn push_syn<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
+        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
+        let isn = header.seq();
+        let place = self.stage(packet, SignalKind::Syn, isn, numbers.sent != isn);
+        if !self.ends.is_quiet(quick_hash) {
+            self.begin_behind_ends(quick_hash, sender, isn.wrapping_add(1), now_ns);
+        }
+        if self.looks_up_syns {
+            self.cache.prefetch_set(quick_hash);
+            self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
+            self.stage.to_look_up |= place;
+            self.await_staged(quick_hash, sender, Some(isn));
+        }
+    }
+
+    #[inline(always)]
+    fn push_syn_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
+        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
+        self.cache.prefetch_set(quick_hash);
+        let isn = header.ack().wrapping_sub(1);
+        self.stage.to_look_up |= self.stage(packet, SignalKind::SynAck, isn, false);
+        self.await_staged(quick_hash, sender.other(), Some(isn));
+        if !self.ends.is_quiet(quick_hash) {
+            self.follow_ends(quick_hash, sender, numbers, now_ns);
+        }
+        if self.config.one_way {
+            self.await_staged(quick_hash, sender, None);
+        }
+    }
+
+    #[inline(always)]
+    fn push_fin<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
+        let Unskipped { header, quick_hash, .. } = packet;
+        let place = self.stage(packet, SignalKind::Fin, header.seq().wrapping_sub(1), false);
+        if self.may_be_awaited(quick_hash) {
+            self.cache.prefetch_set(quick_hash);
+            self.stage.to_look_up |= place;
+        }
+        // Where it was not seen how much data it has, nothing can be said of what comes behind it.
+        if header.payload_size().is_some() {
+            self.ends.announce(quick_hash);
+            self.stage.ends |= place;
+        }
+    }
+
+    #[inline(always)]
+    fn push_rst<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
+        let place = self.stage(packet, SignalKind::Rst, 0, false);
+        self.stage.to_look_up |= place;
+        self.ends.announce(packet.quick_hash);
+        self.stage.ends |= place;
+    }
+
+    #[inline(always)]
+    fn push_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
+        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
+        let is_quiet = self.ends.is_quiet(quick_hash);
+        let is_alive = !is_quiet && self.goes_on(quick_hash, sender, numbers, now_ns);
+        let mut is_chosen = is_alive;
+        if self.is_watchful {
+            is_chosen |= self.take_watched(quick_hash) || self.may_be_lost(quick_hash);
+        }
+        let isn = header.seq().wrapping_sub(1);
+        let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(packet, isn);
+        if !is_answer && !self.may_be_awaited(quick_hash) {
+            is_chosen |= self.draw_sample(now_ns);
+            if !is_chosen {
+                return;
+            }
+        } else if is_quiet && !self.is_watchful {
+            if !is_answer && self.answered.holds_before(quick_hash, sender, isn) {
+                return;
+            }
+            if self.ends.has_none(quick_hash) {
+                self.answered.put(quick_hash, sender, isn);
+            }
+        }
+        self.cache.prefetch_set(quick_hash);
+        self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
+        let kind = if is_alive { SignalKind::Alive } else { SignalKind::Ack };
+        let place = self.stage(packet, kind, isn, false);
+        self.stage.to_look_up |= place;
+        if is_chosen {
+            self.stage.chosen |= place;
+        }
+    }
+
+    /// Puts the signal of a packet into the stage, and returns its place, as a set.
+    #[inline(always)]
+    fn stage<H: PacketHeader>(&mut self, packet: Unskipped<H>, kind: SignalKind, isn: u32, has_data: bool) -> u64 {
+        let Unskipped { header, quick_hash, sender, numbers, tick, now_ns } = packet;
+        let key = H::Key::canonical_of(header.ends(), sender, self.vlan_in_key(header));
+        let signal = Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind, sender, isn });
+        let signal = signal.at(Moment::of(now_ns)).with_data(has_data).from_origin(self.origin);
+        let place = self.stage.push(StagedLookup { quick_hash, now_ns, numbers }, signal);
+        if H::Key::FAMILY == Family::V6 {
+            self.stage.v6 |= place;
+        }
+        place
     }
 
     /// Records the ends that wait in the stage.
@@ -562,24 +644,24 @@ impl Signaller {
 
     /// Whether a packet without a flag, of a connection that is not quiet, shows that its sender has not ended.
     #[inline(never)]
-    fn goes_on(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+    fn goes_on(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> bool {
         self.record_ends();
-        self.ends.goes_on(quick_hash, sender_of(segment), numbers_of(segment), now_ns)
+        self.ends.goes_on(quick_hash, sender, numbers, now_ns)
     }
 
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
     #[cold]
-    fn follow_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side, now_ns: i64) {
+    fn follow_ends(&mut self, quick_hash: u64, sender: Side, Numbers { sent, acked }: Numbers, now_ns: i64) {
         self.record_ends();
-        let Numbers { sent, acked } = numbers_of(segment);
         self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked }, now_ns);
     }
 
-    /// Records that a SYN may begin another connection between ends of which one has ended.
+    /// Records that a SYN, whose first byte of data has this number, may begin another connection between ends of which
+    /// one has ended.
     #[cold]
-    fn begin_behind_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side, now_ns: i64) {
+    fn begin_behind_ends(&mut self, quick_hash: u64, sender: Side, first: u32, now_ns: i64) {
         self.record_ends();
-        self.ends.begin(quick_hash, sender, segment.seq.wrapping_add(1), now_ns);
+        self.ends.begin(quick_hash, sender, first, now_ns);
     }
 
     /// Ends the watch over the connection of a packet, and returns whether it was under watch.
@@ -599,11 +681,14 @@ impl Signaller {
 
     /// Waits no longer for the sender of this packet if a handshake in the stage did, and returns whether one did. What
     /// is late is no answer: the handshake waits on.
-    fn take_staged(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
-        let (side, isn) = (sender_of(segment), isn_of(segment, SignalKind::Ack));
-        let (count, awaited_isn) = self.awaited.take(quick_hash, side);
-        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) && self.is_late(segment, quick_hash, now_ns) {
-            (0..count).for_each(|_| self.awaited.put(quick_hash, side, awaited_isn));
+    #[inline(always)]
+    fn take_staged<H>(&mut self, packet: Unskipped<H>, isn: u32) -> bool {
+        let Unskipped { quick_hash, sender, numbers, now_ns, .. } = packet;
+        let (count, awaited_isn) = self.awaited.take(quick_hash, sender);
+        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn)
+            && self.is_late(quick_hash, sender, numbers, now_ns)
+        {
+            (0..count).for_each(|_| self.awaited.put(quick_hash, sender, awaited_isn));
             return true;
         }
         (0..count).for_each(|_| self.cache.retract(quick_hash));
@@ -612,21 +697,15 @@ impl Signaller {
 
     /// Whether a packet without a flag comes late, behind an end of its connection.
     #[cold]
-    fn is_late(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+    fn is_late(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> bool {
         self.record_ends();
-        self.ends.is_late(quick_hash, sender_of(segment), numbers_of(segment), now_ns)
+        self.ends.is_late(quick_hash, sender, numbers, now_ns)
     }
 
     /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
     #[inline(always)]
     fn may_be_awaited(&self, quick_hash: u64) -> bool {
         !self.cache.is_idle(quick_hash) || self.may_have_seen_syn(quick_hash)
-    }
-
-    /// Whether a signal of this kind is always looked up.
-    #[inline(always)]
-    fn needs_lookup(&self, kind: SignalKind) -> bool {
-        self.looked_up >> kind as u8 & 1 != 0
     }
 
     /// The signal of a connection that the system knows to be open, with the client's end first in its key.
@@ -650,8 +729,7 @@ impl Signaller {
             if ends >> at & 1 != 0 {
                 self.record_end(at);
             }
-            let is_chosen = chosen >> at & 1 != 0;
-            if self.stage.is_passed_over(at) || to_look_up >> at & 1 != 0 && !self.resolve(at, is_chosen) {
+            if to_look_up >> at & 1 != 0 && !self.resolve(at, chosen >> at & 1 != 0) {
                 kept &= !(1 << at);
             }
         }
@@ -663,6 +741,7 @@ impl Signaller {
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
+        self.answered.clear();
         if self.warm_up.as_ref().is_some_and(|warm_up| warm_up.has_ended()) {
             self.warm_up = None;
             self.sampler.set_pickup(self.config.pickup);
@@ -707,6 +786,7 @@ impl Signaller {
                 self.remember_syn(lookup, sender, isn);
                 true
             }
+            SignalKind::Rst if self.stage.is_passed_over(at) => false,
             SignalKind::Rst => {
                 // No later packet completes the handshake.
                 self.cache.give_up(quick_hash, now_ns);
@@ -783,69 +863,10 @@ impl Signaller {
     }
 }
 
-/// How far the sender of a segment has come with it: the number behind its data, and what it acknowledges.
-#[inline]
-fn numbers_of(segment: &TcpSegment) -> Numbers {
-    Numbers { sent: segment.seq.wrapping_add(segment.payload_size.unwrap_or(0)), acked: segment.ack }
-}
-
-/// Whether a packet of this kind is the end of its side. Where it was not seen how much data a FIN has, nothing can be
-/// said of what comes behind it.
+/// How far the sender of a packet has come with it: the number behind its data, and what it acknowledges.
 #[inline(always)]
-fn is_end(segment: &TcpSegment, kind: SignalKind) -> bool {
-    kind == SignalKind::Rst || kind == SignalKind::Fin && segment.payload_size.is_some()
-}
-
-/// The end of the canonical key that sent a segment.
-#[inline]
-fn sender_of(segment: &TcpSegment) -> Side {
-    let (src_port, dst_port) = (segment.src_port, segment.dst_port);
-    let is_first = match segment.addresses {
-        Addresses::V4 { src, dst } => (src, src_port) <= (dst, dst_port),
-        Addresses::V6 { src, dst } => (src, src_port) <= (dst, dst_port),
-    };
-    if is_first { Side::First } else { Side::Second }
-}
-
-/// Writes the signal of a segment that came at this time from there into its slot, all but the hash, and returns which
-/// end sent it.
-#[inline(always)]
-fn write_unhashed(
-    segment: &TcpSegment,
-    parts: SignalParts,
-    (now_ns, origin): (i64, Origin),
-    slot: &mut Signal,
-) -> Side {
-    let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
-    let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
-    let has_data = parts.kind == SignalKind::Syn && segment.payload_size.is_some_and(|size| size > 0);
-    match segment.addresses {
-        Addresses::V4 { src, dst } => {
-            let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
-            let signal = Signal::new(&key, hash, SignalParts { sender, ..parts });
-            *slot = signal.at(moment).with_data(has_data).from_origin(origin);
-            sender
-        }
-        Addresses::V6 { src, dst } => {
-            let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
-            let signal = Signal::new(&key, hash, SignalParts { sender, ..parts });
-            *slot = signal.at(moment).with_data(has_data).from_origin(origin);
-            sender
-        }
-    }
-}
-
-/// The client's ISN if a packet of this kind says it, otherwise zero.
-#[inline(always)]
-fn isn_of(segment: &TcpSegment, kind: SignalKind) -> u32 {
-    // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
-    // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
-    // both stores.
-    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8 | 1 << SignalKind::Fin as u8;
-    const KNOWN: u8 = IS_NEXT | 1 << SignalKind::Syn as u8;
-    let is_in = |kinds: u8| kinds >> kind as u8 & 1;
-    let isn = select_unpredictable(kind == SignalKind::SynAck, segment.ack, segment.seq);
-    isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()
+fn numbers_of(header: impl PacketHeader) -> Numbers {
+    Numbers { sent: header.seq().wrapping_add(header.payload_size().unwrap_or(0)), acked: header.ack() }
 }
 
 #[cfg(test)]

@@ -108,6 +108,30 @@ fn what_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
 }
 
 #[test]
+fn behind_its_answer_a_side_answers_only_what_comes_behind_that() {
+    use SignalKind::{Completes, Syn, SynAck};
+    let of_client = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let of_server = |ack| TcpSegment { ack, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let mut signaller = signaller(false, 1 << 10);
+    assert_eq!(kinds(&mut signaller, &[of_client(SYN, 100), of_server(101)]), [Syn, SynAck]);
+    let packets = [of_client(ACK, 101), of_client(ACK, 150), of_server(901), of_client(ACK, 901), of_client(ACK, 950)];
+    assert_eq!(kinds(&mut signaller, &packets), [Completes, SynAck, Completes]);
+}
+
+#[test]
+fn an_answer_counts_that_was_overtaken() {
+    use SignalKind::{Completes, Fin, Syn, SynAck};
+    let of_client = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let mut signaller = signaller(false, 1 << 10);
+    assert_eq!(kinds(&mut signaller, &[of_client(SYN, 100), syn_ack]), [Syn, SynAck]);
+    // Behind the FIN, which the server acknowledges while all are in the stage, what is no answer comes late.
+    let acknowledged = TcpSegment { seq: 200, ack: 152, ..segment(SERVER, CLIENT, ACK) };
+    let packets = [of_client(ACK, 150), of_client(ACK, 101), of_client(FIN | ACK, 151), acknowledged];
+    assert_eq!(kinds(&mut signaller, &packets), [Completes, Fin]);
+}
+
+#[test]
 fn what_comes_late_uses_up_no_syn_that_another_thread_reads_the_answer_to() {
     let of_client = |flags, seq, ack| TcpSegment { seq, ack, ..segment(CLIENT, SERVER, flags) };
     for is_flushed in [false, true] {
@@ -204,7 +228,7 @@ fn with_pickup_one_in_so_many_of_the_others_goes_on() {
 fn of_a_connection_under_watch_the_next_packet_goes_on() {
     let watch = Arc::new(Watch::new(100));
     let mut signaller = signaller_of(CONFIG, 1024, Some(Arc::clone(&watch)));
-    let (key, _) = KeyV4::canonical_of(CLIENT, SERVER, VlanTags::NONE);
+    let (key, _) = KeyV4::new(CLIENT, SERVER, VlanTags::NONE).canonical();
     let hash = QuickHash::new(&Secret::REPLAY).of(&key);
     let packets = [segment(SERVER, CLIENT, ACK), segment(CLIENT, SERVER, ACK), segment((3, 3), SERVER, ACK)];
     assert_eq!(kinds(&mut signaller, &packets), []);
