@@ -555,9 +555,9 @@ impl Clock {
         self.others.iter().position(follows).map(Follows::Other)
     }
 
-    /// The clock by which the source of a stamp has gone alone for so long that it has left all others, if time may have
-    /// passed on it before this stamp: then one of the others has been passed, as by a clock that was set back, and has
-    /// not gone on.
+    /// The clock by which the source of a stamp has gone alone for so long that it has left all others, if time may
+    /// have passed on it before this stamp: then it has passed where one of the others was, as does a clock that was
+    /// set back, and the other has not gone on.
     fn left_clock(&self, Stamp { time_ns, clock }: Stamp) -> Option<ClockNumber> {
         let only = self.sources[clock.index()].only_clock()?;
         let other = self.others.iter().find(|other| other.number == only);

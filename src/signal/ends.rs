@@ -233,8 +233,8 @@ impl EndRecord {
         self.is_rst() && is_recent && has_crossed
     }
 
-    /// Whether this is a RST of this side of which nothing comes late any more, so that another one of the same side says
-    /// all that it says.
+    /// Whether this is a RST of this side of which nothing comes late any more, so that another one of the same side
+    /// says all that it says.
     fn is_past(&self, side: Side, end: End, stamp: u64) -> bool {
         end.is_rst && self.is_rst() && self.has_ended(side) && self.age(stamp) > LATE_BEHIND_RST
     }
