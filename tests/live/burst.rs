@@ -87,7 +87,8 @@ fn a_capture_that_falls_behind_looks_for_older_connections_with_a_sample_and_los
     let Some(lab) = Lab::new().filter(|_| has("tcpreplay")) else { return };
     let (a, b) = silent_pair(&lab);
     let capture = without_the_first(&lab, &generate(&lab, "12k"), 40_000);
-    let options = "-i eth0 --backend ring --ring-size 96MiB --every 4s";
+    // Older connections are looked for until two intervals have had none: on a busy machine sending may begin late.
+    let options = "-i eth0 --backend ring --ring-size 96MiB --every 8s";
     let mut watch = Watch::start(&lab, &b, "lists", options);
     // It gets no processor time, and the ring fills to more than half.
     watch.process.signal("-STOP");
