@@ -547,10 +547,13 @@ impl Clock {
         }
         // A new source shares no clock that may be a few wrong stamps of another.
         let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_established();
-        let left = self.left_clock(Stamp { time_ns, clock });
+        // What is where its clock is expected needs no more than that.
+        let has_left =
+            |other: &OtherClock| self.left_clock(Stamp { time_ns, clock }).is_some_and(|only| other.number != only);
         let follows = |other: &OtherClock| {
-            let is_where_it_was = is_near(time_ns, other.last_ns) && left.is_none_or(|only| other.number == only);
-            may_follow(other) && (is_near(other.on_main(time_ns), self.highest_ns) || is_where_it_was)
+            may_follow(other)
+                && (is_near(other.on_main(time_ns), self.highest_ns)
+                    || is_near(time_ns, other.last_ns) && !has_left(other))
         };
         self.others.iter().position(follows).map(Follows::Other)
     }
