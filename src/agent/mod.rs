@@ -13,7 +13,7 @@ pub use incoming::{Incoming, Settled};
 pub use position::NAME as NOTE_FILE;
 
 use crate::error::{Error, Result};
-use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
+use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListName, ListSpan, SnapshotName};
 use crate::flow::AnyKey;
 use crate::list::{Header, SnapshotList, TickMoment};
 use crate::signal::PartitionSet;
@@ -22,6 +22,7 @@ use flowpeel_iblt::hash::Secret;
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 use wake::Wake;
 
 /// How often the agent looks through the directory of snapshots, even if the system reported no change: often enough
@@ -43,6 +44,9 @@ pub struct AgentConfig {
     pub keep: Keep,
     /// The partitions that the snapshots hold, if not all: lists are parts of lists then.
     pub part: Option<PartitionSet>,
+    /// The directory of the router's own lists, or a copy: the newest is begun with where there is none here to
+    /// continue from.
+    pub base: Option<PathBuf>,
 }
 
 /// What an agent has done since its start.
@@ -85,6 +89,7 @@ pub trait AgentObserver {
 pub struct Agent {
     secret: Secret,
     part: Option<PartitionSet>,
+    base: Option<PathBuf>,
     incoming: Incoming,
     directory: Directory,
     lists: PathBuf,
@@ -118,6 +123,7 @@ impl Agent {
         Ok(Agent {
             secret: config.secret.clone(),
             part: config.part,
+            base: config.base.clone(),
             incoming: Incoming::new(config.snapshots.clone(), done)?,
             warning: directory.warning(),
             directory,
@@ -267,7 +273,7 @@ impl Agent {
         let is_followed = self.position.follows(&run);
         let mut list = match self.list.take().filter(|list| is_followed && list.is_of_run(&snapshot)) {
             Some(list) => list,
-            None => self.begin(&snapshot, is_followed)?,
+            None => self.begin(name, &snapshot, is_followed)?,
         };
         let known = self.position.ended.iter().find(|ended| ended.is_same(&run));
         let known = if is_followed { Some(&self.position.run) } else { known };
@@ -283,15 +289,25 @@ impl Agent {
         Ok(header)
     }
 
-    /// The list to begin with: that of the agent before, if the snapshot is of the run that it followed; otherwise an
-    /// empty one, with which the router began too.
-    fn begin(&mut self, snapshot: &SnapshotFile, is_followed: bool) -> Result<SnapshotList> {
+    /// The list to begin with: that of the agent before, if the snapshot is of the run that it followed; else the
+    /// router's own before this snapshot; else an empty one, with which the router began too.
+    fn begin(&mut self, name: SnapshotName, snapshot: &SnapshotFile, is_followed: bool) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
-        let mut list = SnapshotList::new(&snapshot.header, &self.secret)?.of_part(self.part);
-        if is_followed && let Err(error) = self.reload(&mut list) {
+        let empty = |part| Ok::<_, Error>(SnapshotList::new(&snapshot.header, &self.secret)?.of_part(part));
+        let mut list = empty(self.part)?;
+        if is_followed {
+            let Err(error) = self.reload(&mut list) else { return Ok(list) };
             let warning = Error::new("cannot continue from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
-            list = SnapshotList::new(&snapshot.header, &self.secret)?.of_part(self.part);
+            list = empty(self.part)?;
+        }
+        let source = snapshot.header.sources.first().filter(|source| source.figures.interval > 1);
+        if let (Some(base), Some(source)) = (&self.base, source)
+            && let Err(error) = begin_from(base, name, source, &mut list)
+        {
+            let warning = Error::new("cannot begin with a list of the router's own, so the next may be incomplete");
+            self.warning.get_or_insert(warning.because(error));
+            list = empty(self.part)?;
         }
         Ok(list)
     }
@@ -338,6 +354,19 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
         }
     }
     Ok(())
+}
+
+/// Starts the list of the run of `source` from the newest list in full in this directory that ended no later than the
+/// snapshot of this name.
+fn begin_from(directory: &Path, snapshot: SnapshotName, source: &RouterPart, list: &mut SnapshotList) -> Result<()> {
+    let cannot = |error: io::Error| Error::new("cannot look for lists here").in_file(directory).because(error);
+    let mut newest = None;
+    for entry in fs::read_dir(directory).map_err(cannot)? {
+        let name = entry.map_err(cannot)?.file_name().to_str().and_then(ListName::parse);
+        newest = newest.max(name.filter(|name| !name.is_changes() && name.end_s() <= snapshot.end_s()));
+    }
+    let none = || Error::new("there is no list in full here that ended before the snapshot").in_file(directory);
+    start_from(list, source, &directory.join(newest.ok_or_else(none)?.to_string()))
 }
 
 /// Opens a list in full.

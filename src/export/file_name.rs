@@ -273,6 +273,12 @@ impl ListName {
     pub fn is_changes(self) -> bool {
         self.0.kind == Kind::Changes
     }
+
+    /// The second in which the list ends, since 1970.
+    #[must_use]
+    pub fn end_s(self) -> i64 {
+        self.0.end_s
+    }
 }
 
 impl fmt::Display for ListName {

@@ -131,8 +131,8 @@ impl SnapshotList {
         SnapshotList { part, ..self }
     }
 
-    /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
-    /// list need only be near enough: the next snapshot corrects what is wrong in it, if the differences fit the
+    /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it is listed now and was not
+    /// before: one of another part is not. The list need only be near enough: the next snapshot corrects what is wrong in it, if the differences fit the
     /// tables.
     ///
     /// Complexity: three hashes.
@@ -140,6 +140,9 @@ impl SnapshotList {
         let start = Start::at(list_end.tick_before(known.age_ns), known.midstream).of_sides(known.sides);
         let start = if known.start_is_bound { start.bound() } else { start };
         let partition = self.partition_of.of(&known.key);
+        if self.part.is_some_and(|part| !part.has(partition)) {
+            return false;
+        }
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
             return false;
         };

@@ -51,6 +51,9 @@ pub struct ListsConfig {
     pub keep: Keep,
     /// The partitions that are taken: of a share of them parts of lists are written.
     pub partitions: PartitionSet,
+    /// The directory with a folder for each router with its own lists, or a copy: one of them is begun with where there
+    /// is neither a list in `out` to continue from nor a checkpoint.
+    pub bases: Option<PathBuf>,
 }
 
 impl ListsConfig {
@@ -69,7 +72,8 @@ impl ListsConfig {
         fs::create_dir_all(&lists).map_err(|error| cannot_create(&lists, error))?;
         let (secret, format, keep) = (self.secret.clone(), self.format.clone(), self.keep);
         let part = (self.partitions != PartitionSet::ALL).then_some(self.partitions);
-        Agent::new(&AgentConfig { snapshots, lists, secret, format, keep, part })
+        let base = self.bases.as_ref().map(|bases| bases.join(subject::folder(router)));
+        Agent::new(&AgentConfig { snapshots, lists, secret, format, keep, part, base })
     }
 }
 

@@ -40,6 +40,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     once: bool,
 
+    /// The router's own lists, or a copy: begin with the newest of them where --out has none to continue from
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
     #[command(flatten)]
     writing: Writing,
 
@@ -56,10 +60,11 @@ impl Arguments {
     fn config(&self) -> Result<AgentConfig> {
         let format = self.writing.format();
         format.check()?;
-        directories::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
+        let base = self.base.clone();
+        directories::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out)), ("--base", base.as_ref())])?;
         let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
         let (secret, keep) = (self.secret.secret()?, self.writing.keep()?);
-        Ok(AgentConfig { snapshots, lists, secret, format, keep, part: None })
+        Ok(AgentConfig { snapshots, lists, secret, format, keep, part: None, base })
     }
 }
 

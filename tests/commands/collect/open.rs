@@ -108,6 +108,7 @@ fn assert_collected(pace: Pace, churn: u64) {
         format,
         keep: Keep::default(),
         part: None,
+        base: None,
     };
     assert!(collect(&agent, first.len() as u64) <= pace.open);
     move_rest(&aside, &snapshots);

@@ -1,6 +1,6 @@
 //! An agent that is killed at any moment, and the one after it.
 
-use super::{FLOWPEEL, Site, list_names, without_ends};
+use super::{FLOWPEEL, Site, list_names, list_stem, without_ends};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -146,4 +146,29 @@ fn without_its_last_list_it_says_so_and_goes_on() {
     fs::write(site.path("agent/collected.json"), "{").unwrap();
     let (said, status) = site.collect("agent", "");
     assert!(status == Some(1) && said.contains("remove it to start anew"), "{said}");
+}
+
+#[test]
+fn without_a_list_of_its_own_it_begins_with_one_of_the_routers() {
+    let site = Site::replayed(40_000, "--every 10s --churn 2k");
+    let all = site.snapshots();
+    let (missed, first) = (&all[..9], &all[9]);
+    missed.iter().for_each(|name| site.remove_snapshot(name));
+    let (said, _) = site.collect("alone", "");
+    assert!(said.contains("missing"), "too many are open for a snapshot to list alone: {said}");
+    let base = site.path("base");
+    fs::create_dir(&base).unwrap();
+    let from_base = format!("--base {}", base.display());
+    let (said, status) = site.collect("none", &from_base);
+    assert!(status == Some(0) && said.contains("no list in full here that ended before the snapshot"), "{said}");
+    for name in list_names(&site.path("lists")).iter().filter(|name| **name < list_stem(first)) {
+        fs::copy(site.path("lists").join(name), base.join(name)).unwrap();
+    }
+    let (said, status) = site.collect("agent", &from_base);
+    assert!(status == Some(0) && !said.contains("missing") && !said.contains("cannot"), "{said}");
+    site.assert_same("agent", missed);
+    // What is there to continue from counts for more than the router's list.
+    fs::remove_dir_all(&base).unwrap();
+    let (said, status) = site.collect("agent", &from_base);
+    assert!(status == Some(0) && !said.contains("cannot"), "{said}");
 }

@@ -72,9 +72,16 @@ fn assert_collected(snapshots: &[&PathBuf], router: &Path, place: &Path) {
         fs::copy(snapshot, incoming.join(name(snapshot))).unwrap();
     }
     let (secret, format, keep) = (Secret::REPLAY, Format::default(), Keep::default());
-    let mut agent =
-        Agent::new(&AgentConfig { snapshots: incoming, lists: lists.clone(), secret, format, keep, part: None })
-            .unwrap();
+    let mut agent = Agent::new(&AgentConfig {
+        snapshots: incoming,
+        lists: lists.clone(),
+        secret,
+        format,
+        keep,
+        part: None,
+        base: None,
+    })
+    .unwrap();
     agent.once(&mut Contented).unwrap();
     let AgentCounts { lists: list_count, .. } = agent.counts();
     assert_eq!(list_count, snapshots.len() as u64);

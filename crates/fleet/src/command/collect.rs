@@ -52,6 +52,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["nats", "fleet_key"], required_unless_present = "nats")]
     from: Vec<PathBuf>,
 
+    /// Routers' own lists, or copies, in a folder for each: begin with the newest where there is neither a list in --out
+    /// nor a checkpoint
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    base: Option<PathBuf>,
+
     /// The key of the fleet, from which those of its routers follow
     #[arg(long, value_name = "FILE", required_unless_present = "from")]
     fleet_key: Option<PathBuf>,
@@ -146,7 +151,8 @@ impl Arguments {
         let format = Format { compress: self.compress, changes: self.changes, ..Format::default() };
         format.check()?;
         let keep = Keep { age: self.keep, ..Keep::default() };
-        Ok(ListsConfig { out: self.out.clone(), secret: self.secret.secret()?, format, keep, partitions: self.share })
+        let (out, bases) = (self.out.clone(), self.base.clone());
+        Ok(ListsConfig { out, secret: self.secret.secret()?, format, keep, partitions: self.share, bases })
     }
 }
 

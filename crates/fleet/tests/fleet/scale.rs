@@ -95,6 +95,7 @@ fn measure(size: Size) {
         format: Format::default(),
         keep: Keep { age: Some(Duration::from_secs(1)), ..Keep::default() },
         partitions: PartitionSet::ALL,
+        bases: None,
     };
     let mut observer = Incomplete(0);
     let mut lists = Lists::new(config, &mut observer).unwrap();

@@ -85,7 +85,7 @@ impl Site {
         let lists = self.path("expected").join(name);
         fs::create_dir_all(&lists).unwrap();
         let (snapshots, format, keep) = (self.made(name), Format::default(), Keep::default());
-        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep, part: None })
+        Agent::new(&AgentConfig { snapshots, lists, secret: Secret::REPLAY, format, keep, part: None, base: None })
             .unwrap()
             .once(&mut Strict)
             .unwrap();

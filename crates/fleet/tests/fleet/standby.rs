@@ -2,6 +2,7 @@
 
 use crate::server::Server;
 use crate::site::{Running, Site, done, run, wait_until};
+use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -160,6 +161,35 @@ fn without_any_checkpoint_lists_are_incomplete_and_it_is_said() {
     let said = done(&mut begun.site.collect("second", &begun.server.url(), &["--once"]));
     assert!(said.contains("nor a checkpoint"), "{said}");
     assert!(said.contains("without the one that they build on"), "{said}");
+}
+
+#[test]
+fn without_any_checkpoint_it_begins_with_the_lists_of_the_routers() {
+    let Some(server) = Server::start("") else { return };
+    let site = Site::new();
+    site.router("east", 1, 100_000, Duration::from_secs(10));
+    // The first collector creates the stream.
+    done(&mut site.collect("first", &server.url(), &["--once"]));
+    let snapshots = site.snapshots("east");
+    snapshots.iter().skip(9).for_each(|name| site.put("east", name));
+    done(&mut site.ship("east", &server.url(), &["--once"]));
+    let base = site.path("base");
+    fs::create_dir_all(base.join("east")).unwrap();
+    let all = site.lists("expected", "east");
+    for name in all.iter().take(9) {
+        fs::copy(site.path("expected").join("east").join(name), base.join("east").join(name)).unwrap();
+    }
+    let from_base = ["--base", base.to_str().unwrap()];
+    let collect = |out: &str, options: &[&str]| {
+        done(&mut site.collect(out, &server.url(), &[options, &["--once", "--name", out]].concat()))
+    };
+    let said = collect("alone", &[]);
+    assert!(said.contains(" not complete"), "too many are open for a snapshot to list alone: {said}");
+    let said = collect("based", &from_base);
+    assert!(!said.contains(" not complete"), "{said}");
+    site.assert_goes_on(&["base", "based"], "east", "expected");
+    let said = collect("part", &[&["--share", "2/3"], &from_base[..]].concat());
+    assert!(!said.contains(" not complete"), "{said}");
 }
 
 #[test]
