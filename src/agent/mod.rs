@@ -20,9 +20,9 @@ use crate::signal::PartitionSet;
 use crate::snapshot::{Kind, RouterPart, SnapshotFile};
 use flowpeel_iblt::hash::Secret;
 use position::{Position, Run};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 use wake::Wake;
 
 /// How often the agent looks through the directory of snapshots, even if the system reported no change: often enough
@@ -360,13 +360,10 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
 /// snapshot of this name.
 fn begin_from(directory: &Path, snapshot: SnapshotName, source: &RouterPart, list: &mut SnapshotList) -> Result<()> {
     let cannot = |error: io::Error| Error::new("cannot look for lists here").in_file(directory).because(error);
-    let mut newest = None;
-    for entry in fs::read_dir(directory).map_err(cannot)? {
-        let name = entry.map_err(cannot)?.file_name().to_str().and_then(ListName::parse);
-        newest = newest.max(name.filter(|name| !name.is_changes() && name.end_s() <= snapshot.end_s()));
-    }
+    let names = ListName::all_in(directory).map_err(cannot)?;
+    let newest = names.into_iter().rfind(|name| !name.is_changes() && name.end_s() <= snapshot.end_s());
     let none = || Error::new("there is no list in full here that ended before the snapshot").in_file(directory);
-    start_from(list, source, &directory.join(newest.ok_or_else(none)?.to_string()))
+    start_from(list, source, &directory.join(newest.ok_or_else(none)?.path()))
 }
 
 /// Opens a list in full.

@@ -8,6 +8,7 @@ use crate::export::flow_line::{ArchivedFlow, address, number, seconds};
 use crate::export::lines::BUFFER_SIZE;
 use crate::export::timestamp::{Text, TimeFormatter};
 use crate::flow::VlanTags;
+use crate::handover::SidesSeen;
 use crate::list::{List, Nat, Row};
 use crate::select::{Group, Selection};
 use std::io::{self, Write};
@@ -15,10 +16,10 @@ use std::net::SocketAddr;
 
 /// The columns of a list.
 const COLUMNS: &str = "list_end,complete,src_ip,src_port,dest_ip,dest_port,vlan,community_id,start,age,state,midstream,\
-                       unsettled,start_is_bound,nat_name,nat_src_ip,nat_src_port,nat_dest_ip,nat_dest_port\n";
+                       unsettled,start_is_bound,sides,nat_name,nat_src_ip,nat_src_port,nat_dest_ip,nat_dest_port\n";
 
 /// Columns of a list that only a connection has.
-const CONNECTION_COLUMN_COUNT: usize = 12 + NAT_COLUMN_COUNT;
+const CONNECTION_COLUMN_COUNT: usize = 13 + NAT_COLUMN_COUNT;
 
 /// Those of them that only a translated connection has.
 const NAT_COLUMN_COUNT: usize = 5;
@@ -167,6 +168,10 @@ impl Csv {
         line.push(b',');
         line.extend_from_slice(row.state.name().as_bytes());
         flags(line, [row.midstream, row.unsettled, row.start_is_bound]);
+        line.push(b',');
+        if row.sides != SidesSeen::Both {
+            line.extend_from_slice(row.sides.name().as_bytes());
+        }
         other_name(line, row.nat.as_ref());
         line.push(b'\n');
     }

@@ -248,7 +248,8 @@ impl fmt::Display for SnapshotName {
     }
 }
 
-/// The name of a file with a list as NDJSON, in full or as changes. Names order by time, then by number.
+/// The name of a file with a list that can be read back, as NDJSON or Parquet, in full or as changes. Names order by
+/// time, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListName(FileName);
 
@@ -259,12 +260,13 @@ impl ListName {
     /// use flowpeel::export::ListName;
     /// assert!(ListName::parse("flows-20260101T000010Z.ndjson.zst").is_some_and(|name| !name.is_changes()));
     /// assert!(ListName::parse("changes-20260101T000010Z.ndjson").is_some_and(ListName::is_changes));
+    /// assert!(ListName::parse("flows-20260101T000010Z.parquet").is_some());
     /// assert_eq!(ListName::parse("flows-20260101T000010Z.csv"), None);
     /// ```
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let name = FileName::parse(name)?;
-        let is_list = matches!(name.kind, Kind::Full | Kind::Changes) && name.extension.content == Content::Ndjson;
+        let is_list = matches!(name.kind, Kind::Full | Kind::Changes) && name.extension.content != Content::Csv;
         is_list.then_some(ListName(name))
     }
 
@@ -278,6 +280,35 @@ impl ListName {
     #[must_use]
     pub fn end_s(self) -> i64 {
         self.0.end_s
+    }
+
+    /// The path of the file below the directory of lists: those of Parquet stand in a directory for each hour.
+    ///
+    /// ```
+    /// use flowpeel::export::ListName;
+    /// let name = ListName::parse("flows-20260101T081000Z.parquet").unwrap();
+    /// assert_eq!(name.path().to_str(), Some("date=2026-01-01/hour=08/flows-20260101T081000Z.parquet"));
+    /// ```
+    #[must_use]
+    pub fn path(self) -> PathBuf {
+        self.0.path()
+    }
+
+    /// The names of the lists in a directory, in order.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn all_in(directory: &Path) -> io::Result<Vec<Self>> {
+        let mut names = Vec::new();
+        for place in [vec![directory.to_path_buf()], hour_directories(directory)?].concat() {
+            for entry in fs::read_dir(&place)? {
+                let name = entry?.file_name().to_str().and_then(ListName::parse);
+                names.extend(name.filter(|name| directory.join(name.path()).parent() == Some(&place)));
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 }
 

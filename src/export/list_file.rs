@@ -1,11 +1,12 @@
-//! Lists that are read back: a file with a list, or with what changed since the one before, plain or compressed.
+//! Lists that are read back: a file with a list, plain, compressed or as Parquet, or with what changed since the one
+//! before.
 //!
 //! A list may have millions of lines, so they are read one after another. A file may hold anything, so no line may be
 //! longer than any of ours, and what is not exactly such a file is refused with the offset at which it goes wrong.
 
 use crate::error::{Error, Result};
 use crate::export::lines::ListId;
-use crate::export::unpacked;
+use crate::export::{parquet, unpacked};
 use crate::flow::{AnyKey, VlanTags};
 use crate::handover::SidesSeen;
 use crate::list::{KnownConnection, Row, RowState};
@@ -21,6 +22,9 @@ use std::path::{Path, PathBuf};
 
 /// The longest line of a list, in bytes: an IPv6 connection with two VLAN tags takes half of it.
 const LIST_LINE_SIZE_MAX: usize = 1 << 10;
+
+/// What files of Parquet begin with.
+const PARQUET: u32 = u32::from_le_bytes(*b"PAR1");
 
 /// A part of a list that is shorter than this is read line by line, and no more halved: a page, some dozen lines.
 const HALVED_SIZE_MIN: u64 = 4 << 10;
@@ -253,7 +257,9 @@ impl ListFile {
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
             return Err(Error::new("this is no file").in_file(path));
         }
-        let text = unpacked(File::open(path).map_err(cannot)?).map_err(cannot)?;
+        let mut file = File::open(path).map_err(cannot)?;
+        let is_parquet = magic(&mut file).map_err(cannot)? == Some(PARQUET);
+        let text = if is_parquet { parquet::list_text(file) } else { unpacked(file) }.map_err(cannot)?;
         let mut lines = FileLines { path: path.to_path_buf(), lines: text, line: Vec::new(), offset: 0, read_size: 0 };
         if !lines.next()? {
             return Err(lines.refuse("this is no list of flowpeel: it is empty"));
@@ -399,11 +405,8 @@ impl ListFile {
         let cannot = |error: std::io::Error| Error::new("cannot read the list").in_file(&path).because(error);
         let mut file = File::open(&path).map_err(cannot)?;
         let (mut low, mut high) = (self.lines.offset, file.metadata().map_err(cannot)?.len());
-        let mut magic = [0; 4];
-        if high < low + HALVED_SIZE_MIN
-            || file.read_exact(&mut magic).is_err()
-            || u32::from_le_bytes(magic) == zstd::zstd_safe::MAGICNUMBER
-        {
+        let is_text = !matches!(magic(&mut file).map_err(cannot)?, None | Some(PARQUET | zstd::zstd_safe::MAGICNUMBER));
+        if high < low + HALVED_SIZE_MIN || !is_text {
             return Ok(());
         }
         let mut lines_at = |at: u64, read_size: u64| -> Result<FileLines> {
@@ -442,6 +445,17 @@ impl ListFile {
         self.left = left;
         Ok(true)
     }
+}
+
+/// The first four bytes of a file, if it has so many. What is read next is the file from its beginning.
+fn magic(file: &mut File) -> std::io::Result<Option<u32>> {
+    let mut first = [0; 4];
+    let is_there = match file.read_exact(&mut first) {
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => return Err(error),
+        read => read.is_ok(),
+    };
+    file.rewind()?;
+    Ok(is_there.then(|| u32::from_le_bytes(first)))
 }
 
 /// Seconds as a list has them, to the microsecond, in ns.

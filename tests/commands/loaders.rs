@@ -243,7 +243,7 @@ fn parquet_has_the_rows_of_csv_in_files_by_the_hour_and_an_empty_list_says_so() 
     assert!(bytes(&files) == bytes(&again), "equal input gives equal bytes");
     let csv = listed(&place, &path, "list.csv", &["--every", "30s", "--format", "csv"]);
     let columns = "epoch_us(list_end::timestamptz), complete, src_ip, src_port, dest_ip, dest_port, vlan, community_id, \
-        epoch_us(start::timestamptz), age, state, midstream, unsettled, start_is_bound";
+        epoch_us(start::timestamptz), age, state, midstream, unsettled, start_is_bound, sides";
     let rows = |from: &str| rows_of(&format!("select {columns} from {from} where src_ip is not null order by all"));
     let all = format!("read_parquet('{}/*/*/*.parquet', hive_partitioning = true)", lists[0].display());
     let expected = rows(&format!("'{csv}'"));
@@ -263,6 +263,64 @@ fn parquet_has_the_rows_of_csv_in_files_by_the_hour_and_an_empty_list_says_so() 
     let value = |key: &str| said.iter().find(|row| row[0] == key).unwrap()[1].as_str().unwrap();
     assert!(value("list_end").starts_with("2026-01-01T") && value("complete") == "true", "{said:?}");
     assert!(value("flow_list").contains("interval") && value("filter") == "port 1 and port 2", "{said:?}");
+}
+
+/// The rows of a list that is read back, until it is refused.
+#[cfg(feature = "parquet")]
+fn read_back(path: &Path) -> flowpeel::error::Result<(flowpeel::export::ListFacts, Vec<flowpeel::list::Row>)> {
+    let mut file = flowpeel::export::ListFile::open(path)?;
+    let mut rows = Vec::new();
+    while let Some(listed) = file.next_row()? {
+        rows.push(listed.row);
+    }
+    Ok((file.facts, rows))
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn parquet_is_read_back_as_ndjson_is() {
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place);
+    let [lines, columns] = ["ndjson", "parquet"].map(|format| {
+        let directory = place.path().join(format);
+        let out = directory.to_str().unwrap();
+        listed(&place, &path, "none", &["--every", "30s", "--one-way", "--format", format, "--out", out]);
+        let names = flowpeel::export::ListName::all_in(&directory).unwrap();
+        names.iter().map(|name| directory.join(name.path())).collect::<Vec<_>>()
+    });
+    assert!(lines.len() > 3 && lines.len() == columns.len());
+    for (lines, columns) in lines.iter().zip(&columns) {
+        let [(facts, rows), (found_facts, found)] = [lines, columns].map(|path| read_back(path).unwrap());
+        assert!(facts == found_facts && rows == found && !rows.is_empty(), "{columns:?}");
+        let key =
+            |row: &flowpeel::list::Row| flowpeel::flow::AnyKey::of_ends(row.client, row.server, row.vlan).unwrap();
+        for row in [&rows[0], &rows[rows.len() / 2], &rows[rows.len() - 1]] {
+            let found = flowpeel::export::ListFile::open(columns).unwrap().row_of(&key(row)).unwrap();
+            assert_eq!(found.map(|listed| listed.row), Some(*row));
+        }
+    }
+    let selection = place.path().join("selection");
+    let some = ["--format", "parquet", "--limit", "3", "--out", selection.to_str().unwrap()];
+    listed(&place, &path, "none", &some);
+    let refused = read_back(&parquet_files(&selection)[0]).unwrap_err().to_string();
+    assert!(refused.contains("a selection from a list"), "{refused}");
+
+    // Whatever was done to a file: it is refused, or what it says is a list.
+    let whole = fs::read(&columns[0]).unwrap();
+    let damaged = place.path().join("damaged.parquet");
+    let mut refused = 0;
+    for at in 0..400 {
+        let mut bytes = whole.clone();
+        // Half of the damage is in the end of the file, where it says what is where.
+        let place = if at % 2 == 0 { bytes.len() - 1 - 7 * at } else { (at * 2_654_435_761) % bytes.len() };
+        match at % 5 {
+            0 => bytes.truncate(place),
+            _ => bytes[place] ^= 1 << (at % 8),
+        }
+        fs::write(&damaged, bytes).unwrap();
+        refused += u32::from(read_back(&damaged).is_err());
+    }
+    assert!(refused > 100, "{refused}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl History {
         let known = self.0.get(place).unwrap_or(&nothing);
         let new = kept.iter().filter(|name| !known.contains_key(name));
         let read = new.map(|name| {
-            let file = ListFile::open(&place.directory.join(name.to_string())).ok();
+            let file = ListFile::open(&place.directory.join(name.path())).ok();
             (*name, file.filter(|file| !file.is_merged).map(|file| Interval::from(&file.facts)))
         });
         let read = read.collect();

@@ -125,7 +125,7 @@ fn stages(place: &Place, key: &AnyKey, limits: (usize, u64), life: &mut Life) ->
 
 /// When a list ends, what it says, and how much of it was read.
 fn look_up(place: &Place, name: ListName, key: &AnyKey) -> Result<(i64, Word, u64)> {
-    let mut file = ListFile::open(&place.directory.join(name.to_string()))?;
+    let mut file = ListFile::open(&place.directory.join(name.path()))?;
     let found = file.row_of(key)?;
     let word = match found {
         Some(listed) if !listed.is_delisted => Word::Open { state: listed.row.state, start_ns: listed.row.start_ns },

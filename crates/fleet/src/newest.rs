@@ -67,13 +67,7 @@ fn place(directory: PathBuf) -> Place {
 
 /// The names of the lists in a directory, in order.
 pub(crate) fn names(directory: &Path) -> Result<Vec<ListName>> {
-    let cannot = cannot_look(directory);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(&cannot)? {
-        names.extend(entry.map_err(&cannot)?.file_name().to_str().and_then(ListName::parse));
-    }
-    names.sort_unstable();
-    Ok(names)
+    ListName::all_in(directory).map_err(cannot_look(directory))
 }
 
 /// What is known of the newest list of a router before it is read.
@@ -99,7 +93,9 @@ pub struct NewestList {
 /// What tells whether a newer list has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    directory_changed: Option<SystemTime>,
+    /// When the directory of the newest list had changed, and those above it: a new directory of an hour changes one of
+    /// these.
+    directories_changed: Vec<SystemTime>,
     newest: Option<(ListName, SystemTime)>,
 }
 
@@ -119,16 +115,25 @@ impl Place {
     /// The directory cannot be read.
     pub fn mark(&self, before: &Mark) -> Result<Mark> {
         let cannot = cannot_look(&self.directory);
-        let changed = fs::metadata(&self.directory).and_then(|data| data.modified()).map_err(&cannot)?;
-        let is_settled = changed.elapsed().is_ok_and(|age| age > STAMP_RESOLUTION);
-        if is_settled && before.directory_changed == Some(changed) {
+        let folder = |newest: Option<ListName>| newest.and_then(|name| name.path().parent().map(Path::to_path_buf));
+        let known = folder(before.newest.map(|(name, _)| name)).unwrap_or_default();
+        let changed = |place: &Path| fs::metadata(self.directory.join(place)).and_then(|data| data.modified());
+        // The directory of an hour goes with its last list.
+        let mut now = known.ancestors().map(changed).collect::<io::Result<Vec<_>>>().unwrap_or_default();
+        let is_settled = now.iter().all(|changed| changed.elapsed().is_ok_and(|age| age > STAMP_RESOLUTION));
+        if is_settled && !now.is_empty() && before.directories_changed == now {
             return Ok(before.clone());
         }
-        let newest = names(&self.directory)?.last().map(|name| {
-            let file = fs::metadata(self.directory.join(name.to_string()));
-            file.and_then(|data| data.modified()).map(|written| (*name, written))
-        });
-        Ok(Mark { directory_changed: Some(changed), newest: newest.transpose().map_err(&cannot)? })
+        let newest = names(&self.directory)?.last().copied();
+        if folder(newest).unwrap_or_default() != known {
+            // It was not looked at before the names were read: the next look reads them again.
+            now.clear();
+        }
+        let written = |name: ListName| {
+            let file = fs::metadata(self.directory.join(name.path()));
+            file.and_then(|data| data.modified()).map(|written| (name, written))
+        };
+        Ok(Mark { directories_changed: now, newest: newest.map(written).transpose().map_err(&cannot)? })
     }
 
     /// Opens the newest list; `None` where there is none yet.
@@ -141,9 +146,9 @@ impl Place {
         let Some(last_full) = names.iter().rposition(|name| !name.is_changes()) else {
             let Some(name) = names.last() else { return Ok(None) };
             let what = "these are changes, and the list in full that they build on is gone";
-            return Err(Error::new(what).in_file(self.directory.join(name.to_string())));
+            return Err(Error::new(what).in_file(self.directory.join(name.path())));
         };
-        let path = |name: &ListName| self.directory.join(name.to_string());
+        let path = |name: &ListName| self.directory.join(name.path());
         let (before, since) = names.split_at(last_full);
         let Some((first, changes)) = since.split_first() else { return Ok(None) };
         let full = whole_list(&path(first))?;

@@ -4,7 +4,8 @@ use crate::error::{Error, Result};
 use crate::export::flow_line::{ArchivedFlow, FlowEvent};
 use crate::list::{List, Row};
 use crate::select::Selection;
-use std::io::{self, ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, Write};
 
 pub(super) const PARQUET_SIZE: u64 = 0;
 pub(super) const PARQUET_EVENTS_SIZE: u64 = 0;
@@ -26,6 +27,10 @@ fn absent<T>() -> io::Result<T> {
 }
 
 pub(super) fn list(_: &mut dyn Write, _: &List, _: &Selection) -> io::Result<()> {
+    absent()
+}
+
+pub(super) fn list_text(_: File) -> io::Result<Box<dyn BufRead>> {
     absent()
 }
 

@@ -252,7 +252,7 @@ impl ParquetFile {
 }
 
 /// A field of the schema.
-fn field(name: &str, kind: Kind) -> String {
+pub(super) fn field(name: &str, kind: Kind) -> String {
     let repetition = if kind.is_optional() { "optional" } else { "required" };
     let (physical, logical) = match kind {
         Kind::Texts => {

@@ -5,16 +5,19 @@
 
 mod columns;
 mod file;
+mod text;
 
 use crate::error::Result;
 use crate::export::flow_line::{ArchivedFlow, Change, FlowEvent};
 use crate::export::lines::ListFields;
 use crate::export::timestamp::{TimeFormatter, rfc3339};
+use crate::handover::SidesSeen;
 use crate::list::{List, Row};
 use crate::select::Selection;
 use columns::{COURSE, Column, ENDS, NAT, Names, course};
 use file::{Cell, Kind, ParquetFile};
 use std::io::{self, Write};
+pub(super) use text::list_text;
 
 /// The memory that writing a file of a list takes, or of connections of an archive, in bytes.
 pub(super) const PARQUET_SIZE: u64 = file::MEMORY_SIZE;
@@ -26,17 +29,22 @@ pub(super) const PARQUET_EVENTS_SIZE: u64 = file::MEMORY_SIZE + file::EVENT_CELL
 const LIST_BEGIN: [Column; 2] = [("list_end", Kind::Time), ("complete", Kind::Flag)];
 
 /// What a row of a list has between [`ENDS`] and [`NAT`].
-const LIST_COURSE: [Column; 6] = [
+const LIST_COURSE: [Column; 7] = [
     ("start", Kind::Time),
     ("age", Kind::Seconds),
     ("state", Kind::Text),
     ("midstream", Kind::Flag),
     ("unsettled", Kind::Flag),
     ("start_is_bound", Kind::Flag),
+    ("sides", Kind::OptionalText),
 ];
 
 /// The columns of a list.
 const LIST: [&[Column]; 4] = [&LIST_BEGIN, &ENDS, &LIST_COURSE, &NAT];
+
+/// What the end of a file calls the fields of the list's header, and that it is not the whole list in its order.
+const HEADER: &str = "flow_list";
+const SELECTION: &str = "selection";
 
 /// What a row of a joined view has beside that of a list: who sees the connection, and where any of them saw one side
 /// alone, which each saw.
@@ -69,7 +77,9 @@ pub(super) fn list(out: &mut dyn Write, list: &List, selection: &Selection) -> i
         file.row(out, begin.into_iter().chain(names.ends()).chain(list_course(&row)).chain(names.nat()))?;
     }
     let filter = selection.filter.as_ref().map(|filter| ("filter", filter.text().to_owned()));
-    file.finish(out, list_metadata(end.as_str(), header.complete, fields).into_iter().chain(filter))
+    let is_selection = (SELECTION, selection.is_partial().to_string());
+    let of_selection = [is_selection].into_iter().filter(|_| selection.is_partial()).chain(filter);
+    file.finish(out, list_metadata(end.as_str(), header.complete, fields).into_iter().chain(of_selection))
 }
 
 /// The cells of [`LIST_COURSE`].
@@ -81,12 +91,13 @@ fn list_course(row: &Row) -> [Cell<'static>; LIST_COURSE.len()] {
         Cell::Flag(row.midstream),
         Cell::Flag(row.unsettled),
         Cell::Flag(row.start_is_bound),
+        if row.sides == SidesSeen::Both { Cell::None } else { Cell::Text(row.sides.name()) },
     ]
 }
 
 /// What the end of a file of a list says: when the list ended, whether it is complete, and the fields of its header.
 fn list_metadata(end: &str, is_complete: bool, fields: String) -> [(&'static str, String); 3] {
-    [("list_end", end.to_owned()), ("complete", is_complete.to_string()), ("flow_list", fields)]
+    [("list_end", end.to_owned()), ("complete", is_complete.to_string()), (HEADER, fields)]
 }
 
 /// A file of a joined view.

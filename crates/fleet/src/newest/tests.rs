@@ -1,6 +1,7 @@
 //! The newest lists of directories: in full, as changes, damaged.
 
 use super::*;
+use std::fs::File;
 
 const HEAD: &str = "\"timestamp\":\"2026-01-01T00:00:10.000000Z\",\"event_type\":\"flow\"";
 
@@ -100,4 +101,39 @@ fn what_is_no_list_is_refused_and_what_is_not_there_is_none() {
         let list = found(name).newest().unwrap().unwrap();
         assert!(list.rows().any(|row| row.is_err()), "{name}");
     }
+}
+
+/// Makes all directories look as if they had changed a while ago.
+fn settle(directory: &Path) {
+    let earlier = SystemTime::now() - Duration::from_secs(60);
+    File::open(directory).unwrap().set_modified(earlier).unwrap();
+    let below = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    below.filter(|path| path.is_dir()).for_each(|path| settle(&path));
+}
+
+#[test]
+fn a_list_in_the_directory_of_an_hour_is_noticed() {
+    let root = tempfile::tempdir().unwrap();
+    let place = Place { router: "edge".to_owned(), directory: root.path().to_path_buf() };
+    let mut mark = place.mark(&Mark::default()).unwrap();
+    let times = ["20260101T080000Z", "20260101T081000Z", "20260101T090000Z", "20260102T000000Z"];
+    for (at, time) in times.into_iter().enumerate() {
+        let name = ListName::parse(&format!("flows-{time}.parquet")).unwrap();
+        let path = root.path().join(name.path());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+        let newer = place.mark(&mark).unwrap();
+        assert!(newer.is_other(&mark), "{time}");
+        assert_eq!(names(root.path()).unwrap().len(), at + 1);
+        settle(root.path());
+        // The second look may still read the names: of the third nothing but times is asked.
+        mark = place.mark(&place.mark(&newer).unwrap()).unwrap();
+        assert!(!mark.is_other(&newer) && mark.directories_changed.len() == 3, "{mark:?}");
+        assert_eq!(place.mark(&mark).unwrap(), mark);
+    }
+    // A file of another format does not belong there, and is none of the lists.
+    fs::write(root.path().join("date=2026-01-02/hour=00/flows-20260102T001000Z.ndjson"), "").unwrap();
+    assert_eq!(names(root.path()).unwrap().len(), times.len());
+    fs::remove_dir_all(root.path().join("date=2026-01-02")).unwrap();
+    assert!(place.mark(&mark).unwrap().is_other(&mark));
 }

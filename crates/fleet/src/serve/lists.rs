@@ -12,6 +12,7 @@ use flowpeel::export::ListName;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How much of a list is read at once, in bytes: who takes it slowly holds no more.
@@ -33,15 +34,16 @@ pub(super) fn name_of_file(file: &ListedFile) -> String {
     format!("/api/v1/lists/{}/{}", file.number, file.name)
 }
 
-/// The newest lists in full of these places.
-fn newest(places: &[Place]) -> Vec<(ListedFile, &Place)> {
+/// The newest lists in full of these places, and where they are.
+fn newest(places: &[Place]) -> Vec<(ListedFile, PathBuf)> {
     let newest = |place: &Place| -> Option<ListName> {
         newest::names(&place.directory).ok()?.into_iter().rfind(|name| !name.is_changes())
     };
     let found = places.iter().filter_map(|place| Some((newest(place)?, place))).enumerate();
     found
         .map(|(number, (name, place))| {
-            (ListedFile { number, router: place.router.clone(), name: name.to_string() }, place)
+            let path = place.directory.join(name.path());
+            (ListedFile { number, router: place.router.clone(), name: name.to_string() }, path)
         })
         .collect()
 }
@@ -64,8 +66,8 @@ pub(super) async fn list(
     let view = shared.view();
     let found = tokio::task::spawn_blocking(move || -> Option<(File, u64)> {
         let newest = newest(&view.own_places);
-        let (file, place) = newest.get(number).filter(|(file, _)| file.name == name)?;
-        let file = File::open(place.directory.join(&file.name)).ok()?;
+        let (_, path) = newest.get(number).filter(|(file, _)| file.name == name)?;
+        let file = File::open(path).ok()?;
         let size = file.metadata().ok()?.len();
         Some((file, size))
     });

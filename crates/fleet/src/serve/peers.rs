@@ -276,7 +276,7 @@ impl Peer {
                 self.fetch(sender, file, &name, &at).await?;
                 let folder = self.folder(&at);
                 if let Some(before) = have.insert(at, name).filter(|before| *before != name) {
-                    drop(fs::remove_file(folder.join(before.to_string())));
+                    drop(fs::remove_file(folder.join(before.path())));
                 }
             }
         }
@@ -313,7 +313,9 @@ impl Peer {
             }
             new.write_all(&piece).map_err(cannot)?;
         }
-        new.persist(folder.join(name.to_string())).map_err(|error| cannot(error.error))?;
+        let path = folder.join(name.path());
+        fs::create_dir_all(path.parent().unwrap_or(&folder)).map_err(cannot)?;
+        new.persist(path).map_err(|error| cannot(error.error))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use crate::network::{Serving, fleet};
 use crate::schema::objections;
 use flowpeel::archive::{Ages, Archive, ArchiveConfig, ListFeed};
 use flowpeel::engine::{Config, Plan};
-use flowpeel::export::{Directory, Format, Keep};
+use flowpeel::export::{Directory, Format, Keep, Shape};
 use flowpeel::list::List;
 use flowpeel::queue::WhenFull;
 use flowpeel::run::replay;
@@ -264,4 +264,46 @@ fn without_an_archive_the_answer_says_so() {
     let lists = years.path("lists");
     let ended = fleet("serve").arg("--from").arg(&lists).arg("--archive").arg(years.path("nowhere")).output().unwrap();
     assert_eq!(ended.status.code(), Some(2));
+}
+
+#[test]
+fn lists_as_parquet_have_the_same_past_and_present() {
+    if Shape::Parquet.check().is_err() {
+        return eprintln!("skipped: this build has no Parquet");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let capture = place.path().join("capture.pcap");
+    let traffic = TrafficConfig { data_packets: 0..=3, ipv6_share: 0.3, ..TrafficConfig::mixed(12, CONNECTIONS) };
+    write_pcap(&mut Traffic::new(traffic).unwrap(), &mut BufWriter::new(File::create(&capture).unwrap())).unwrap();
+    let config = Config { every: Some(Duration::from_secs(10)), ..Config::default() };
+    let serving = [("lines", Shape::Ndjson), ("columns", Shape::Parquet)].map(|(name, shape)| {
+        let format = Format { shape, ..Format::default() };
+        let mut directory =
+            Directory::new(place.path().join(name).join("east"), false, format, Keep::default()).unwrap();
+        replay(&[&capture], &config, &mut directory, &mut ()).unwrap();
+        Serving::start(&place.path().join(name), &[])
+    });
+    let lists = fs::read_dir(place.path().join("lines/east")).unwrap().map(|entry| entry.unwrap().path());
+    let mut lists: Vec<PathBuf> =
+        lists.filter(|path| path.extension().is_some_and(|extension| extension == "ndjson")).collect();
+    lists.sort();
+    let [lines, columns] = serving.each_ref().map(|serving| history(serving, "?points=1000", lists.len()));
+    assert_eq!(lines, columns);
+    let [lines, columns] =
+        serving.each_ref().map(|serving| described(serving, "/api/v1/connections", "?limit=1000", 200));
+    assert!(lines["connections"].as_array().unwrap().len() > 50);
+    assert_eq!(lines["connections"], columns["connections"]);
+    let middle = fs::read_to_string(&lists[lists.len() / 2]).unwrap();
+    let flows: Vec<Value> = middle.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(flows.len() > 100);
+    for flow in flows.iter().step_by(flows.len() / 10) {
+        let end = |side: &str| {
+            let address: std::net::IpAddr = flow[format!("{side}_ip")].as_str().unwrap().parse().unwrap();
+            std::net::SocketAddr::new(address, flow[format!("{side}_port")].as_u64().unwrap() as u16)
+        };
+        let query = format!("?client={}&server={}", end("src"), end("dest"));
+        let [lines, columns] = serving.each_ref().map(|serving| described(serving, "/api/v1/life", &query, 200));
+        assert!(!lines["routers"][0]["stages"].as_array().unwrap().is_empty(), "{lines}");
+        assert_eq!(lines, columns);
+    }
 }
