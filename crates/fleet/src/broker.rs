@@ -8,8 +8,9 @@ use async_nats::{Client, ConnectOptions, Event, ServerError};
 use clap::Args;
 use flowpeel::disk::read_private_text;
 use flowpeel::error::{Error, Result};
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The name of the stream.
@@ -59,13 +60,13 @@ pub struct Objections(Arc<Mutex<Option<String>>>);
 
 impl Objections {
     fn add(&self, objection: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(objection);
+        *self.0.lock() = Some(objection);
     }
 
     /// The last objection, if there was one.
     #[must_use]
     pub fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -8,10 +8,11 @@
 //! What is remembered has a limit. Of too many orders the one goes that was not asked for the longest.
 
 use flowpeel::select::GroupKey;
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How many of the largest groups an order has: more than anybody scrolls through.
 const NAME_COUNT_MAX: usize = 4_096;
@@ -111,7 +112,7 @@ impl GroupOrders {
     /// Remembers groups in this order. One that is the same already is that.
     pub fn remember(&self, names: impl IntoIterator<Item = GroupName>) -> Arc<GroupOrder> {
         let names: Vec<GroupName> = names.into_iter().take(self.name_count_max).collect();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if let Some(place) = kept.orders.iter().position(|order| order.names == names)
             && let Some(order) = kept.used(place)
         {
@@ -132,7 +133,7 @@ impl GroupOrders {
     /// The order of this number, if it is remembered still.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<Arc<GroupOrder>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let place = kept.orders.iter().position(|order| order.id == id)?;
         kept.used(place)
     }
@@ -165,7 +166,7 @@ mod tests {
         let three = orders.remember(names(7..20)).id();
         assert!(orders.find(two).is_none());
         assert!(orders.find(one).is_some() && orders.find(three).is_some());
-        let kept = orders.kept.lock().unwrap();
+        let kept = orders.kept.lock();
         assert_eq!(kept.size, kept.orders.iter().map(|order| order.size()).sum::<usize>());
     }
 

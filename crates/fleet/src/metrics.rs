@@ -7,8 +7,8 @@
 use flowpeel::metrics::http::Source;
 use flowpeel::metrics::{Heading, Kind, Samples};
 use flowpeel::snapshot::RouterPart;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// Something that is counted.
@@ -94,13 +94,13 @@ pub struct Board<F> {
 impl<F: Figures> Board<F> {
     /// Replaces the figures that were published before.
     pub fn publish(&self, figures: F) {
-        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        *self.figures.lock() = figures;
     }
 
     /// The page of metrics at this time.
     pub(crate) fn page(&self, now: SystemTime) -> String {
         let mut text = String::new();
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).write(&mut text, now);
+        self.figures.lock().write(&mut text, now);
         let of_server = [
             (&self.responded, "flowpeel_http_responses_total", "Requests to this server that were answered."),
             (&self.abandoned, "flowpeel_http_abandoned_total", "Clients of this server that were not answered."),
@@ -119,7 +119,7 @@ impl<F: Figures> Source for Board<F> {
     }
 
     fn health(&self, _: Instant) -> Option<String> {
-        let is_connected = self.figures.lock().unwrap_or_else(PoisonError::into_inner).is_connected();
+        let is_connected = self.figures.lock().is_connected();
         (!is_connected).then(|| "the broker is not connected".to_owned())
     }
 

@@ -5,9 +5,10 @@
 //! places; among those, one that has not sent a request in time; then the one of which nothing has come for the
 //! longest; and only when nothing else is left one whose request is being answered, which is not what takes long.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
@@ -44,11 +45,11 @@ impl Standing {
     }
 
     fn set(&self, doing: Doing) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (doing, Instant::now());
+        *self.0.lock() = (doing, Instant::now());
     }
 
     fn get(&self, now: Instant) -> (Doing, Duration) {
-        let (doing, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (doing, since) = *self.0.lock();
         (doing, now.saturating_duration_since(since))
     }
 }

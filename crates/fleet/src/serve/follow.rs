@@ -5,10 +5,11 @@ use crate::history::History;
 use crate::network::{self, Network, Router};
 use crate::newest::{self, Mark, Place};
 use flowpeel::error::Error;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
@@ -69,11 +70,11 @@ impl Problem {
     /// Why directories cannot be read; what was read before is still shown.
     #[must_use]
     pub(super) fn text(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn set(&self, problem: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.0.lock() = problem;
     }
 }
 
@@ -251,11 +252,11 @@ impl Following {
                 return;
             }
             // Nobody else writes, so who asks does not wait while files are read.
-            let news = self.history.read().unwrap_or_else(PoisonError::into_inner).look(place, self.places.len());
+            let news = self.history.read().look(place, self.places.len());
             if let Ok(news) = news {
-                self.history.write().unwrap_or_else(PoisonError::into_inner).take(news);
+                self.history.write().take(news);
             }
         }
-        self.history.write().unwrap_or_else(PoisonError::into_inner).keep(&self.places);
+        self.history.write().keep(&self.places);
     }
 }

@@ -13,7 +13,7 @@ use flowpeel::flow::AnyKey;
 use flowpeel::select::{duration, time_ns};
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The points of an answer unless the request says: more than a screen has place for bars.
@@ -64,7 +64,7 @@ pub(super) async fn history(
     let span = asked.span(shared.view().network.joined.end_ns())?;
     let history = Arc::clone(&shared.history);
     let work = move || {
-        let course = history.read().unwrap_or_else(PoisonError::into_inner).course(&span);
+        let course = history.read().course(&span);
         answer::history(&course, span.router.as_deref())
     };
     Ok(in_turn(&shared.questions, work).await)

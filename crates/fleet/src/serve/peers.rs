@@ -18,12 +18,13 @@ use flowpeel::signal::PARTITION_COUNT;
 use futures_util::StreamExt;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -69,24 +70,24 @@ struct PeerState {
 impl PeerStates {
     /// Whether all answer.
     pub(super) fn all_answer(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|peer| peer.problem.is_none())
+        self.0.lock().iter().all(|peer| peer.problem.is_none())
     }
 
     /// Which do not, and why.
     pub(super) fn problem(&self) -> Option<String> {
-        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.0.lock();
         let silent = states.iter().filter_map(|peer| Some(format!("{}: {}", peer.url, peer.problem.as_ref()?)));
         Some(silent.collect::<Vec<_>>().join("; ")).filter(|problem| !problem.is_empty())
     }
 
     /// How many there are, and how many answer.
     pub(super) fn counts(&self) -> (usize, usize) {
-        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.0.lock();
         (states.len(), states.iter().filter(|peer| peer.problem.is_none()).count())
     }
 
     fn set(&self, at: usize, problem: Option<String>) {
-        if let Some(peer) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+        if let Some(peer) = self.0.lock().get_mut(at) {
             peer.problem = problem;
         }
     }
