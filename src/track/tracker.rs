@@ -721,7 +721,7 @@ impl Tracker {
             self.filter.remove(slot);
             return None;
         }
-        Some(self.opened(signal, slot, entry))
+        Some(self.opened(signal, slot, &entry))
     }
 
     /// Opens a connection that has no slot, unless there are too many already.
@@ -735,22 +735,28 @@ impl Tracker {
             self.refused.refuse(&signal.key(), signal.hash(), &entry, self.now);
             return None;
         };
-        Some(self.opened(signal, slot, entry))
+        Some(self.opened(signal, slot, &entry))
     }
 
-    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Event {
-        let entry = if self.refused.is_in_use() { self.no_longer_refused(signal, entry) } else { entry };
-        self.write_opened(slot, &entry);
+    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry) -> Event {
+        let known;
+        let entry = if self.refused.is_in_use() {
+            known = self.no_longer_refused(signal, entry);
+            &known
+        } else {
+            entry
+        };
+        self.write_opened(slot, entry);
         Event::Open(oriented(signal, entry.client), entry.payload())
     }
 
     /// Removes a connection that opens from those that were refused, and returns its entry with what was known of it.
     #[cold]
-    fn no_longer_refused(&mut self, signal: &Signal, entry: FilterEntry) -> FilterEntry {
+    fn no_longer_refused(&mut self, signal: &Signal, entry: &FilterEntry) -> FilterEntry {
         let hash = signal.hash();
-        let Some(record) = self.refused.remove(&signal.key(), hash, self.now) else { return entry };
+        let Some(record) = self.refused.remove(&signal.key(), hash, self.now) else { return *entry };
         let is_same = record.short_isn == entry.short_isn || entry.short_isn == ISN_UNKNOWN;
-        if is_same { self.entry_of_refused(hash, &record) } else { entry }
+        if is_same { self.entry_of_refused(hash, &record) } else { *entry }
     }
 
     /// Writes the entry of a connection that opens into its slot.
@@ -1089,7 +1095,25 @@ impl Tracker {
         self.rings.half_open.push(&draft, spot, slot);
     }
 
+    #[inline(always)]
     fn completes(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
+        // Nearly all are the answer to the one SYN-ACK.
+        if entry.is_of(parts.sender, parts.isn)
+            && let Some(state) = entry.state.answered_by_client()
+        {
+            return self.open(signal, slot, FilterEntry { state, ..entry });
+        }
+        self.completes_another(signal, parts, (slot, entry))
+    }
+
+    /// Applies what completes a handshake, other than that of the connection that was answered.
+    #[inline(never)]
+    fn completes_another(
         &mut self,
         signal: &Signal,
         parts: SignalParts,
@@ -1097,10 +1121,6 @@ impl Tracker {
     ) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
         let is_own = entry.client == parts.sender && entry.short_isn == short_isn;
-        // Nearly all are the answer to the one SYN-ACK.
-        if is_own && let Some(state) = entry.state.answered_by_client() {
-            return self.open(signal, slot, FilterEntry { state, ..entry });
-        }
         if entry.state.is_established()
             && entry.short_isn != short_isn
             && self.judge(signal, parts, Some(&entry)) != Verdict::Uncontested
