@@ -189,7 +189,7 @@ impl Rivals {
     fn may_hold(&self, hash: ConnectionHash) -> bool {
         const EACH: u32 = u32::from_ne_bytes([1; RECORD_COUNT]);
         let set = hash.bucket(SET_COUNT);
-        let differences = u32::from_ne_bytes(self.tags[set]) ^ EACH * u32::from(Self::tag(hash));
+        let differences = u32::from_ne_bytes(self.tags[set]) ^ (EACH * u32::from(Self::tag(hash)));
         // A byte is zero where subtracting one borrows from its highest bit.
         differences.wrapping_sub(EACH) & !differences & EACH << 7 != 0
     }
