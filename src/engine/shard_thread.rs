@@ -149,12 +149,14 @@ impl ShardThread {
     pub(crate) fn new(plan: &Plan, index: usize, inbox: Inbox, pool: Pool, hand_overs: Sender<HandOver>) -> Self {
         let partitions = partitions_of(index, plan.shard_count());
         let partitions = partitions.map(|index| {
-            let partition = Partition::new(index, &plan.partition);
-            let partition = match plan.ends_max() {
-                0 => partition,
-                ends_max => partition.with_ends(ends_max),
-            };
-            plan.records().iter().cloned().fold(partition, Partition::recording)
+            let mut partition = Partition::new(index, &plan.partition);
+            if plan.ends_max() > 0 {
+                partition = partition.with_ends(plan.ends_max());
+            }
+            for inlet in plan.records() {
+                partition = partition.recording(inlet.clone());
+            }
+            partition
         });
         let shard = Shard::new(partitions.collect());
         let shard = match source_exchange::delta(plan, index) {

@@ -430,17 +430,18 @@ impl Lines {
     fn rows(
         &mut self,
         out: &mut dyn Write,
-        rows: impl Iterator<Item = Row>,
+        mut rows: impl Iterator<Item = Row>,
         style: Style,
         end_ns: i64,
     ) -> io::Result<()> {
-        for row in rows {
+        // A loop would ask for each row, which is then copied out of iterators within others.
+        rows.try_for_each(|row| {
             match self.dialect {
                 Dialect::Own => flow_line::append(&mut self.lines, &mut self.times, &row, style),
                 Dialect::Eve => eve::append_row(&mut self.lines, &mut self.times, &row, end_ns),
             }
-            self.flush_if_long(out)?;
-        }
+            self.flush_if_long(out)
+        })?;
         self.flush(out)
     }
 

@@ -130,7 +130,7 @@ pub struct Inbox {
     /// The clock; `None` where marks come through the queue.
     clock: Option<Clock>,
     /// The block in which the signals of several queues are gathered, lent out with each message.
-    gathered: Option<Box<SignalBlock>>,
+    gathered: Option<SignalBlock>,
     /// The longest sleep while nothing is there.
     sleep_max: Duration,
 }
@@ -213,7 +213,7 @@ impl Inbox {
     }
 
     /// Gives back the block of a message.
-    pub fn recycle(&mut self, block: Box<SignalBlock>) {
+    pub fn recycle(&mut self, block: SignalBlock) {
         match &mut self.sources[..] {
             [source] => source.reader.recycle(block),
             _ => self.gathered = Some(block),
@@ -257,14 +257,14 @@ impl Inbox {
             };
         }
         let mut gathered = self.gathered.take().unwrap_or_else(SignalBlock::new);
-        gathered.count = 0;
+        gathered.signals.clear();
         let now = now();
         while !gathered.is_full()
             && let Some(next) = self.next_source(clock, now)
         {
             self.sources[next].pass_on(&mut gathered);
         }
-        if gathered.count > 0 {
+        if !gathered.signals.is_empty() {
             return Some(Message::Signals(gathered));
         }
         self.gathered = Some(gathered);
@@ -399,7 +399,7 @@ impl MergedQueue {
             gathered.push(signal);
         }
         self.taken += 1;
-        if self.taken >= block.count
+        if self.taken >= block.signals.len()
             && let Some(Message::Signals(block)) = self.head.take()
         {
             self.reader.recycle(block);

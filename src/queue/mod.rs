@@ -73,45 +73,42 @@ const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
 /// Signals of its next block that a reader prefetches: while it works off these, the rest is prefetched.
 const FIRST_COUNT: usize = 24;
 
-/// A block of signals.
+/// A block of signals. Its memory is allocated when it is made, and touched when it is filled.
 pub struct SignalBlock {
-    signals: [Signal; BLOCK_SIGNAL_COUNT],
-    count: usize,
+    signals: Vec<Signal>,
 }
 
 impl SignalBlock {
-    fn new() -> Box<Self> {
-        Box::new(SignalBlock { signals: [Signal::EMPTY; BLOCK_SIGNAL_COUNT], count: 0 })
+    fn new() -> Self {
+        SignalBlock { signals: Vec::with_capacity(BLOCK_SIGNAL_COUNT) }
     }
 
     /// The signals, in order.
     #[must_use]
     pub fn signals(&self) -> &[Signal] {
-        &self.signals[..self.count]
+        &self.signals
     }
 
-    /// Prefetches the first signals and their number, which another core has written.
+    /// Prefetches the first signals, which another core has written.
     fn prefetch(&self) {
-        prefetch(&self.count);
         self.signals.iter().take(FIRST_COUNT).for_each(prefetch);
     }
 
     #[inline]
     fn push(&mut self, signal: &Signal) {
-        self.signals[self.count] = *signal;
-        self.count += 1;
+        self.signals.push(*signal);
     }
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.count == BLOCK_SIGNAL_COUNT
+        self.signals.len() >= BLOCK_SIGNAL_COUNT
     }
 }
 
 /// What goes through a queue. [`Message::Passed`] does not come out of an [`Inbox`].
 pub enum Message {
     /// Signals. The block goes back with [`Inbox::recycle`].
-    Signals(Box<SignalBlock>),
+    Signals(SignalBlock),
     /// A new time base begins here.
     Base(TimeBase),
     /// An interval ends here.
@@ -145,7 +142,7 @@ pub enum WhenFull {
 
 struct QueueShared {
     full: ArrayQueue<Message>,
-    empty: ArrayQueue<Box<SignalBlock>>,
+    empty: ArrayQueue<SignalBlock>,
     reader_sleeps: AtomicBool,
     writer_sleeps: AtomicBool,
     writer_is_gone: AtomicBool,
@@ -155,7 +152,7 @@ struct QueueShared {
 /// A port's end of a queue.
 pub struct Writer {
     shared: Arc<QueueShared>,
-    block: Box<SignalBlock>,
+    block: SignalBlock,
     when_full: WhenFull,
     /// A lower bound of the blocks that there is room for. The exact number depends on the reader, and to look at it is
     /// to fetch a cache line from another core.
@@ -225,9 +222,9 @@ fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, QueueReader) {
 /// The memory of a queue in bytes.
 #[must_use]
 pub const fn size() -> usize {
-    (SPARE_BLOCKS_MAX + 1) * size_of::<SignalBlock>()
+    (SPARE_BLOCKS_MAX + 1) * BLOCK_SIGNAL_COUNT * size_of::<Signal>()
         + PLACE_COUNT * size_of::<Message>()
-        + SPARE_BLOCKS_MAX * size_of::<Box<SignalBlock>>()
+        + SPARE_BLOCKS_MAX * size_of::<SignalBlock>()
 }
 
 impl Writer {
@@ -314,7 +311,7 @@ impl Writer {
     }
 
     fn send_block(&mut self) {
-        if self.block.count == 0 {
+        if self.block.signals.is_empty() {
             return;
         }
         let is_in_order = self.send_passed();
@@ -323,14 +320,14 @@ impl Writer {
         }
         if !is_in_order || self.room == 0 && !self.wait_for_room() {
             self.is_dropping = true;
-            self.dropped += self.block.count as u64;
-            self.block.count = 0;
+            self.dropped += self.block.signals.len() as u64;
+            self.block.signals.clear();
             return;
         }
         // If every place of the queue is taken, two blocks are with the reader and one is here, one block is still
         // free.
         let mut next = self.shared.empty.pop().unwrap_or_else(SignalBlock::new);
-        next.count = 0;
+        next.signals.clear();
         let block = std::mem::replace(&mut self.block, next);
         // Only this thread fills the queue, so the room is still there.
         drop(self.shared.full.push(Message::Signals(block)));
@@ -420,7 +417,7 @@ impl QueueReader {
     }
 
     /// Gives a block back to be filled again.
-    fn recycle(&self, block: Box<SignalBlock>) {
+    fn recycle(&self, block: SignalBlock) {
         // There is room for every block; a surplus one would merely be freed.
         drop(self.shared.empty.push(block));
         self.wake_writer();

@@ -341,8 +341,8 @@ impl RecentEnds {
     /// A table of the ends of at least this many connections.
     #[must_use]
     pub fn new(connection_count: usize) -> Self {
-        let recent = RecentConnections::new(2 * connection_count);
-        RecentEnds { sets: Lines::new(Self::set_count(connection_count)), recent }
+        let sets = Lines::new_huge(Self::set_count(connection_count));
+        RecentEnds { sets, recent: RecentConnections::new(2 * connection_count) }
     }
 
     /// The memory of a table for this many connections, in bytes.
@@ -367,6 +367,12 @@ impl RecentEnds {
     #[inline]
     pub fn has_none(&self, hash: u64) -> bool {
         Self::places_of(self.set(hash), hash) == 0
+    }
+
+    /// Prefetches what is recorded of this connection.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.set(hash));
     }
 
     #[inline]
@@ -402,7 +408,7 @@ impl RecentEnds {
     #[inline]
     pub fn announce(&self, hash: u64) {
         self.recent.put(hash);
-        prefetch(self.set(hash));
+        self.prefetch(hash);
     }
 
     /// Takes back that the end of a side of this connection was [announced](Self::announce): none is put.

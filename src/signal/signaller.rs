@@ -98,6 +98,8 @@ struct StagedLookup {
 struct Unskipped<H> {
     header: H,
     quick_hash: u64,
+    /// Whether no side of its connection has ended lately.
+    is_quiet: bool,
     sender: Side,
     numbers: Numbers,
     tick: u64,
@@ -498,7 +500,9 @@ impl Signaller {
         out: impl FnMut(Signal),
     ) {
         let (sender, numbers) = (H::Key::side_of_sender(header.ends()), numbers_of(header));
-        let packet = Unskipped { header, quick_hash, sender, numbers, tick, now_ns };
+        // Read before it is known what the packet is, so that both waits are one.
+        let is_quiet = self.ends.is_quiet(quick_hash);
+        let packet = Unskipped { header, quick_hash, is_quiet, sender, numbers, tick, now_ns };
         match SignalKind::of_flags(header.flags()) {
             SignalKind::Syn => self.push_syn(packet),
             SignalKind::SynAck => self.push_syn_ack(packet),
@@ -514,10 +518,10 @@ impl Signaller {
 
     #[inline(always)]
     fn push_syn<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
+        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
         let isn = header.seq();
         let place = self.stage(packet, SignalKind::Syn, isn, numbers.sent != isn);
-        if !self.ends.is_quiet(quick_hash) {
+        if !is_quiet {
             self.begin_behind_ends(quick_hash, sender, isn.wrapping_add(1), now_ns);
         }
         if self.looks_up_syns {
@@ -530,12 +534,12 @@ impl Signaller {
 
     #[inline(always)]
     fn push_syn_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
+        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
         self.cache.prefetch_set(quick_hash);
         let isn = header.ack().wrapping_sub(1);
         self.stage.to_look_up |= self.stage(packet, SignalKind::SynAck, isn, false);
         self.await_staged(quick_hash, sender.other(), Some(isn));
-        if !self.ends.is_quiet(quick_hash) {
+        if !is_quiet {
             self.follow_ends(quick_hash, sender, numbers, now_ns);
         }
         if self.config.one_way {
@@ -568,8 +572,7 @@ impl Signaller {
 
     #[inline(always)]
     fn push_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, sender, numbers, now_ns, .. } = packet;
-        let is_quiet = self.ends.is_quiet(quick_hash);
+        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
         let is_alive = !is_quiet && self.goes_on(quick_hash, sender, numbers, now_ns);
         let mut is_chosen = is_alive;
         if self.is_watchful {
@@ -583,12 +586,12 @@ impl Signaller {
                 return;
             }
         } else if is_quiet && !self.is_watchful {
-            if !is_answer && self.answered.holds_before(quick_hash, sender, isn) {
+            let is_behind_answer = !is_answer && self.answered.holds_before(quick_hash, sender, isn);
+            if is_behind_answer && self.ends.has_none(quick_hash) {
                 return;
             }
-            if self.ends.has_none(quick_hash) {
-                self.answered.put(quick_hash, sender, isn);
-            }
+            self.ends.prefetch(quick_hash);
+            self.answered.put(quick_hash, sender, isn);
         }
         self.cache.prefetch_set(quick_hash);
         self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
@@ -603,7 +606,7 @@ impl Signaller {
     /// Puts the signal of a packet into the stage, and returns its place, as a set.
     #[inline(always)]
     fn stage<H: PacketHeader>(&mut self, packet: Unskipped<H>, kind: SignalKind, isn: u32, has_data: bool) -> u64 {
-        let Unskipped { header, quick_hash, sender, numbers, tick, now_ns } = packet;
+        let Unskipped { header, quick_hash, sender, numbers, tick, now_ns, .. } = packet;
         let key = H::Key::canonical_of(header.ends(), sender, self.vlan_in_key(header));
         let signal = Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind, sender, isn });
         let signal = signal.at(Moment::of(now_ns)).with_data(has_data).from_origin(self.origin);

@@ -101,7 +101,7 @@ pub(super) struct EndedConnections {
 impl EndedConnections {
     /// A table for at least this many.
     pub(super) fn new(connection_count: usize) -> Self {
-        EndedConnections { records: HashedWords::new(connection_count), aged_at: 0, is_used: false }
+        EndedConnections { records: HashedWords::new_huge(connection_count), aged_at: 0, is_used: false }
     }
 
     /// The memory of a table for this many, in bytes.

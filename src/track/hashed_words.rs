@@ -34,6 +34,11 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
         HashedWords { sets: Lines::new(Self::set_count(word_count)) }
     }
 
+    /// As [`Self::new`], in huge pages, as [`Lines::new_huge`].
+    pub(super) fn new_huge(word_count: usize) -> Self {
+        HashedWords { sets: Lines::new_huge(Self::set_count(word_count)) }
+    }
+
     /// The memory of a table for this many words, in bytes.
     pub(super) fn size(word_count: usize) -> usize {
         Self::set_count(word_count) * size_of::<Line>()

@@ -113,9 +113,15 @@ impl Verdict {
     }
 }
 
+/// A byte for each record of a set.
+type Tags = [u8; RECORD_COUNT];
+
 /// The handshakes of one partition that contradict known connections. The memory is fixed when it is made.
 pub(super) struct Rivals {
     sets: Lines,
+    /// For each record a part of its hash, or zero where there is none. Of nearly all connections they say that there
+    /// is none, and they stay in the caches, which the records do not.
+    tags: Box<[Tags]>,
     /// The tick of the latest.
     latest: u64,
     /// How long one counts, in ticks.
@@ -125,19 +131,27 @@ pub(super) struct Rivals {
 impl Rivals {
     /// An empty table, of handshakes that count for this many ticks.
     pub(super) fn new(timeout: u64) -> Self {
-        Rivals { sets: Lines::new(SET_COUNT), latest: 0, timeout }
+        let tags = vec![Tags::default(); SET_COUNT].into();
+        Rivals { sets: Lines::new_huge(SET_COUNT), tags, latest: 0, timeout }
     }
 
     /// The memory of a table, in bytes.
     pub(super) fn size() -> usize {
-        SET_COUNT * size_of::<Line>()
+        SET_COUNT * (size_of::<Line>() + size_of::<Tags>())
+    }
+
+    /// What stands for a connection among the tags. The bits that choose the set are others.
+    #[inline]
+    fn tag(hash: ConnectionHash) -> u8 {
+        hash.fingerprint() as u8
     }
 
     /// Records a handshake that is shown now. One with the same number that counts still began when that did.
     pub(super) fn put(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) {
         let tick = FilterEntry::tick_of(now);
         let (bits, mut new) = (hash.to_bits(), Rival { client, isn, tick, start_tick: tick, has_server_fin: false });
-        let set = &mut self.sets[hash.bucket(SET_COUNT)].0;
+        let index = hash.bucket(SET_COUNT);
+        let set = &mut self.sets[index].0;
         let mut oldest = (0, 0);
         for record in 0..RECORD_COUNT {
             let [there, word] = [set[2 * record], set[2 * record + 1]];
@@ -159,21 +173,25 @@ impl Rivals {
             }
         }
         [set[2 * oldest.0], set[2 * oldest.0 + 1]] = [bits, new.to_word()];
+        self.tags[index][oldest.0] = Self::tag(hash);
         self.latest = now;
     }
 
     /// Whether a handshake of this connection may count now. False most of the time.
     #[inline]
     pub(super) fn may_contest(&self, hash: ConnectionHash, now: u64) -> bool {
-        self.latest != 0 && now - self.latest <= self.timeout && self.holds(hash)
+        now - self.latest <= self.timeout && self.may_hold(hash)
     }
 
-    /// Whether a handshake of this connection is recorded, whether it counts or not. All records of the set are
-    /// compared, because a branch for each costs more: of nearly all connections there is none.
+    /// Whether a handshake of this connection may be recorded, whether it counts or not. All tags of the set are
+    /// compared at once: of nearly all connections there is none.
     #[inline]
-    fn holds(&self, hash: ConnectionHash) -> bool {
-        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
-        records.fold(false, |holds, record| holds | (record[0] == hash.to_bits()))
+    fn may_hold(&self, hash: ConnectionHash) -> bool {
+        const EACH: u32 = u32::from_ne_bytes([1; RECORD_COUNT]);
+        let set = hash.bucket(SET_COUNT);
+        let differences = u32::from_ne_bytes(self.tags[set]) ^ (EACH * u32::from(Self::tag(hash)));
+        // A byte is zero where subtracting one borrows from its highest bit.
+        differences.wrapping_sub(EACH) & !differences & EACH << 7 != 0
     }
 
     /// What a packet without a flag says, whose sequence number follows `isn`. The own handshake of a known connection
@@ -263,9 +281,11 @@ impl Rivals {
 
     /// Forgets what contradicts a connection: it was answered.
     pub(super) fn forget(&mut self, hash: ConnectionHash) {
-        for record in self.sets[hash.bucket(SET_COUNT)].0.chunks_exact_mut(2) {
+        let set = hash.bucket(SET_COUNT);
+        for (record, tag) in self.sets[set].0.chunks_exact_mut(2).zip(&mut self.tags[set]) {
             if record[0] == hash.to_bits() {
                 record.fill(0);
+                *tag = 0;
             }
         }
     }
@@ -294,6 +314,10 @@ impl Rivals {
             let (index, word) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
             decoder.expect(index < SET_COUNT * words_in_set, "a handshake out of place")?;
             self.sets[index / words_in_set].0[index % words_in_set] = word;
+            if index.is_multiple_of(2) {
+                self.tags[index / words_in_set][index % words_in_set / 2] =
+                    Self::tag(ConnectionHash::new(u128::from(word)));
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
-//! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
+//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: open if its handshake came again; other: open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
@@ -22,8 +22,8 @@
 //!
 //! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last
 //! of them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what
-//! it sends is a repeat until the handshake is complete, since that takes an answer that came after the end. (Within a
-//! second from the end it may be a copy of the same packets, from another interface.)
+//! it sends is a repeat until the handshake is complete, since that takes a SYN or SYN-ACK that came after the end, and
+//! its answer. (Within a second from the end they may be copies of the same packets, from another interface.)
 //!
 //! # Ends that were none
 //!
@@ -425,16 +425,17 @@ impl Tracker {
             return ControlFlow::Continue(());
         };
         let is_same = record.short_isn == FilterEntry::short_isn(parts.isn);
+        let has_changed_lately = record.unchanged_ticks(now) <= u64::from(self.config.linger_ticks);
         match parts.kind {
             SignalKind::Alive => {
                 self.refused.take_back_end(&key, hash, parts.sender, now);
                 if record.is_certain { self.track_refused(signal, found) } else { ControlFlow::Continue(()) }
             }
             SignalKind::Ack if record.is_open() => self.track_refused(signal, found),
-            // Late packets, which must not make a candidate of the connection.
-            SignalKind::Ack if record.unchanged_ticks(now) <= u64::from(self.config.linger_ticks) => {
-                ControlFlow::Break(None)
-            }
+            // Late packets, which must not make a candidate of the connection, or open it again: another one with its
+            // numbers has shown them since its end, and is half-open.
+            SignalKind::Ack if has_changed_lately => ControlFlow::Break(None),
+            SignalKind::Completes if is_same && !record.is_open() && has_changed_lately => ControlFlow::Break(None),
             // A SYN-ACK with another ISN may be forged: the client's answer replaces the connection.
             SignalKind::Syn | SignalKind::SynAck if record.is_open() || is_same && self.is_copy_of(&record) => {
                 if parts.kind == SignalKind::SynAck && !is_same {
@@ -720,7 +721,7 @@ impl Tracker {
             self.filter.remove(slot);
             return None;
         }
-        Some(self.opened(signal, slot, entry))
+        Some(self.opened(signal, slot, &entry))
     }
 
     /// Opens a connection that has no slot, unless there are too many already.
@@ -734,22 +735,28 @@ impl Tracker {
             self.refused.refuse(&signal.key(), signal.hash(), &entry, self.now);
             return None;
         };
-        Some(self.opened(signal, slot, entry))
+        Some(self.opened(signal, slot, &entry))
     }
 
-    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Event {
-        let entry = if self.refused.is_in_use() { self.no_longer_refused(signal, entry) } else { entry };
-        self.write_opened(slot, &entry);
+    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry) -> Event {
+        let known;
+        let entry = if self.refused.is_in_use() {
+            known = self.no_longer_refused(signal, entry);
+            &known
+        } else {
+            entry
+        };
+        self.write_opened(slot, entry);
         Event::Open(oriented(signal, entry.client), entry.payload())
     }
 
     /// Removes a connection that opens from those that were refused, and returns its entry with what was known of it.
     #[cold]
-    fn no_longer_refused(&mut self, signal: &Signal, entry: FilterEntry) -> FilterEntry {
+    fn no_longer_refused(&mut self, signal: &Signal, entry: &FilterEntry) -> FilterEntry {
         let hash = signal.hash();
-        let Some(record) = self.refused.remove(&signal.key(), hash, self.now) else { return entry };
+        let Some(record) = self.refused.remove(&signal.key(), hash, self.now) else { return *entry };
         let is_same = record.short_isn == entry.short_isn || entry.short_isn == ISN_UNKNOWN;
-        if is_same { self.entry_of_refused(hash, &record) } else { entry }
+        if is_same { self.entry_of_refused(hash, &record) } else { *entry }
     }
 
     /// Writes the entry of a connection that opens into its slot.
@@ -948,9 +955,7 @@ impl Tracker {
                 }
             }
             ConnectionState::Closed if entry.client == parts.sender && self.is_past_copies(&entry) => {
-                // If the same numbers open another connection, it started here.
-                self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..entry });
-                self.filter.mark_seen(slot);
+                self.begin_with_same_numbers(slot, &entry);
             }
             state if !state.is_half_open() || is_same && entry.client == parts.sender => {}
             // The SYN-ACK may be forged: only this one may be answered.
@@ -1022,6 +1027,13 @@ impl Tracker {
                 Some(self.turn(signal, (slot, entry), ConnectionState::Established))
             }
             state => {
+                if state == ConnectionState::Closed
+                    && entry.client == client
+                    && self.is_past_copies(&entry)
+                    && !self.filter.is_seen(slot)
+                {
+                    self.begin_with_same_numbers(slot, &entry);
+                }
                 // Who repeats it waits for the answer still.
                 let age = entry.age(self.now);
                 if state.is_answered() && age >= self.copy_ticks() && u64::from(age) <= SYN_TIMEOUT_MAX_TICKS {
@@ -1031,6 +1043,13 @@ impl Tracker {
                 None
             }
         }
+    }
+
+    /// Records in a closed entry that its numbers are shown again, so late that they are no copies: if the client
+    /// answers, they open another connection, which started here.
+    fn begin_with_same_numbers(&mut self, slot: FilterSlot, entry: &FilterEntry) {
+        self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..*entry });
+        self.filter.mark_seen(slot);
     }
 
     /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces
@@ -1076,7 +1095,25 @@ impl Tracker {
         self.rings.half_open.push(&draft, spot, slot);
     }
 
+    #[inline(always)]
     fn completes(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
+        // Nearly all are the answer to the one SYN-ACK.
+        if entry.is_of(parts.sender, parts.isn)
+            && let Some(state) = entry.state.answered_by_client()
+        {
+            return self.open(signal, slot, FilterEntry { state, ..entry });
+        }
+        self.completes_another(signal, parts, (slot, entry))
+    }
+
+    /// Applies what completes a handshake, other than that of the connection that was answered.
+    #[inline(never)]
+    fn completes_another(
         &mut self,
         signal: &Signal,
         parts: SignalParts,
@@ -1084,10 +1121,6 @@ impl Tracker {
     ) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
         let is_own = entry.client == parts.sender && entry.short_isn == short_isn;
-        // Nearly all are the answer to the one SYN-ACK.
-        if is_own && let Some(state) = entry.state.answered_by_client() {
-            return self.open(signal, slot, FilterEntry { state, ..entry });
-        }
         if entry.state.is_established()
             && entry.short_isn != short_isn
             && self.judge(signal, parts, Some(&entry)) != Verdict::Uncontested
@@ -1106,14 +1139,9 @@ impl Tracker {
             ConnectionState::SynSent => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
             }
-            // The answer came after the end: the same numbers open another connection.
-            ConnectionState::Closed
-                if entry.client == parts.sender
-                    && entry.short_isn == short_isn
-                    && (self.filter.is_seen(slot) || self.is_past_copies(&entry)) =>
-            {
-                let tick = if self.filter.take_seen(slot) { entry.tick } else { FilterEntry::tick_of(self.now) };
-                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, tick, ..entry })
+            // The handshake came after the end: the same numbers open another connection.
+            ConnectionState::Closed if is_own && self.filter.take_seen(slot) => {
+                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
             }
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
             _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),

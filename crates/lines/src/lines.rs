@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Arrays up to this size, in bytes, come from the heap, where frequent allocation costs least.
-const HEAP_SIZE_MAX: usize = 1 << 16;
+const HEAP_SIZE_MAX: usize = 1 << 14;
 
 /// Arrays of at least this size, in bytes, are in huge pages. The TLB covers smaller ones, and many of those are hardly
 /// used: in a huge page they would take memory all the same.
@@ -19,7 +19,7 @@ const _: () = assert!(HEAP_SIZE_MAX < HUGE_SIZE_MIN);
 
 /// An array of cache lines or parts of them, all zero when it is made.
 ///
-/// Up to 64 KiB are on the heap; larger arrays are mapped, and those from half a megabyte on in huge pages where the
+/// Up to 16 KiB are on the heap; larger arrays are mapped, and those from half a megabyte on in huge pages where the
 /// system has them. Of a mapped array only what is touched takes memory. Elsewhere than on Linux all are on the heap.
 ///
 /// ```
@@ -57,9 +57,22 @@ impl<T: Words> Lines<T> {
     /// [`std::alloc::handle_alloc_error`].
     #[must_use]
     pub fn new(count: usize) -> Self {
+        Self::in_pages(count, count >= HUGE_SIZE_MIN / size_of::<T>())
+    }
+
+    /// As [`Self::new`], but in huge pages where it would be mapped and is smaller than half a megabyte: for an array
+    /// that is there once or a few times, and is accessed at random between accesses to larger ones. In pages of its
+    /// own it would miss the TLB, and [`prefetch`](crate::prefetch) waits for that.
+    #[must_use]
+    pub fn new_huge(count: usize) -> Self {
+        Self::in_pages(count, true)
+    }
+
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    fn in_pages(count: usize, is_huge: bool) -> Self {
         #[cfg(target_os = "linux")]
         if count > HEAP_SIZE_MAX / size_of::<T>()
-            && let Some(lines) = mapped::Mapped::new(count)
+            && let Some(lines) = mapped::Mapped::new(count, is_huge)
         {
             return Lines { start: lines.start(), count, memory: Memory::Mapped(lines) };
         }
@@ -67,9 +80,9 @@ impl<T: Words> Lines<T> {
         Lines { start: lines.start(), count, memory: Memory::Heap { _lines: lines } }
     }
 
-    /// Populates the pages of an array of less than half a megabyte at once instead of one by one, for callers that are
+    /// Populates the pages of an array that is not in huge pages at once instead of one by one, for callers that are
     /// about to write to all of it. A page that is read before it is written is populated twice, and the second time
-    /// all processors that the process runs on are interrupted. Larger arrays have few pages, which take too long to be
+    /// all processors that the process runs on are interrupted. Of huge pages there are few, which take too long to be
     /// populated at once.
     ///
     /// Complexity: a system call the first time, and nothing later.
@@ -176,7 +189,6 @@ mod heap {
 
 #[cfg(target_os = "linux")]
 mod mapped {
-    use super::HUGE_SIZE_MIN;
     use crate::{Line, Words};
     use parking_lot::Mutex;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -246,6 +258,7 @@ mod mapped {
     pub(super) struct Mapped<T: Words> {
         start: NonNull<T>,
         count: usize,
+        is_huge: bool,
         is_populated: bool,
         /// Keeps the mapping for as long as these lines live.
         _mapping: Arc<Mapping>,
@@ -253,10 +266,9 @@ mod mapped {
 
     impl<T: Words> Mapped<T> {
         /// An array of this many; `None` if the system has no addresses left.
-        pub(super) fn new(count: usize) -> Option<Self> {
+        pub(super) fn new(count: usize, is_huge: bool) -> Option<Self> {
             const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
             let line_count = count.div_ceil(size_of::<Line>() / size_of::<T>());
-            let is_huge = Self::is_huge(count);
             let mut latest = if is_huge { LATEST_HUGE.lock() } else { LATEST_SMALL.lock() };
             let (known, taken) = &mut *latest;
             let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
@@ -273,17 +285,12 @@ mod mapped {
             // SAFETY: the mapping has room for these lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
-            Some(Mapped { start: start.cast(), count, is_populated: false, _mapping: mapping })
-        }
-
-        /// Whether an array of this many is in huge pages.
-        fn is_huge(count: usize) -> bool {
-            count >= HUGE_SIZE_MIN / size_of::<T>()
+            Some(Mapped { start: start.cast(), count, is_huge, is_populated: false, _mapping: mapping })
         }
 
         /// Populates the whole pages, the first time, unless they are huge.
         pub(super) fn populate(&mut self) {
-            if std::mem::replace(&mut self.is_populated, true) || Self::is_huge(self.count) {
+            if std::mem::replace(&mut self.is_populated, true) || self.is_huge {
                 return;
             }
             if let Some((pages, size)) = self.pages(PAGE_SIZE) {
@@ -310,7 +317,7 @@ mod mapped {
     impl<T: Words> Drop for Mapped<T> {
         fn drop(&mut self) {
             // Other lines may keep the mapping for long, so the pages that belong to these alone are given back now.
-            let page_size = if Self::is_huge(self.count) { HUGE_PAGE_SIZE } else { PAGE_SIZE };
+            let page_size = if self.is_huge { HUGE_PAGE_SIZE } else { PAGE_SIZE };
             if let Some((pages, size)) = self.pages(page_size) {
                 // SAFETY: they are whole pages within the lines, which are not accessed again. If it fails they stay,
                 // which does no harm.
@@ -346,6 +353,19 @@ mod tests {
             Lines::<Line>::new(2_000).iter().all(|line| *line == Line([0; 8])),
             "what was given back does not come again"
         );
+    }
+
+    #[test]
+    fn small_arrays_in_huge_pages_are_like_others() {
+        let mut parts: Vec<Lines> = [1, 1_000, 300, 20_000].into_iter().map(Lines::new_huge).collect();
+        for (number, part) in (1..).zip(&mut parts) {
+            part.populate();
+            assert!(part.iter().all(|line| *line == Line([0; 8])));
+            part.fill(Line([number; 8]));
+        }
+        parts.remove(2);
+        let number_of = [1, 2, 4];
+        assert!(number_of.iter().zip(&parts).all(|(number, part)| part.iter().all(|line| *line == Line([*number; 8]))));
     }
 
     #[test]

@@ -31,8 +31,8 @@ struct Known {
     is_unseen: bool,
     /// Whether the client has answered a SYN-ACK that was not seen yet.
     has_answered: bool,
-    /// When the client's SYN was repeated after the end.
-    syn_again: Option<u64>,
+    /// When its handshake came again after the end.
+    again: Option<u64>,
 }
 
 #[derive(Default)]
@@ -432,7 +432,7 @@ fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
         reset: vec![],
         is_unseen: stage == Stage::Answered,
         has_answered: false,
-        syn_again: None,
+        again: None,
     }
 }
 
@@ -447,7 +447,7 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
             Stage::Answered if (known.client, known.isn) != (packet.sender, packet.isn) => new,
             Stage::Closed if known.isn != packet.isn => new,
             Stage::Closed if known.client == packet.sender && now > known.since => {
-                Known { since: now, syn_again: Some(now), ..known }
+                Known { since: now, again: Some(now), ..known }
             }
             _ => known,
         },
@@ -482,6 +482,9 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
         Stage::Open if known.client != packet.sender => known.heard.push(packet.sender),
         // Copies come within a tick.
         Stage::Answered if is_same && known.client != packet.sender && now > known.start => known.since = now,
+        Stage::Closed if known.client != packet.sender && now > known.since && known.again.is_none() => {
+            (known.since, known.again) = (now, Some(now));
+        }
         _ => {}
     }
     (Some(known), vec![])
@@ -536,9 +539,10 @@ fn after_completes(
         Stage::Candidate => (Some(anew), vec![opens]),
         Stage::Closed if !is_same && is_client => (Some(anew), vec![opens]),
         Stage::Closed
-            if is_same && known.client == packet.sender && (known.syn_again.is_some() || now > known.since) =>
+            if is_same
+                && known.client == packet.sender
+                && let Some(start) = known.again =>
         {
-            let start = known.syn_again.unwrap_or(now);
             (Some(Known { start, ended: vec![], ..anew }), vec![(true, packet.sender, start)])
         }
         Stage::Open if !is_same && is_both && is_client => {
@@ -584,7 +588,7 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
     match known.stage {
         Stage::SynSent => return (None, vec![]),
         // Repeated, it is answered again: the answers must not be taken for a connection.
-        Stage::Closed if rules.pickup => return (Some(Known { since: now, syn_again: None, ..known }), vec![]),
+        Stage::Closed if rules.pickup => return (Some(Known { since: now, again: None, ..known }), vec![]),
         Stage::Closed => return (Some(known), vec![]),
         Stage::Answered if packet.sender == known.client => known.stage = Stage::Open,
         Stage::Answered | Stage::Open | Stage::Candidate => {}
@@ -595,7 +599,7 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
     if is_over {
         known.stage = Stage::Closed;
         known.since = now;
-        known.syn_again = None;
+        known.again = None;
     }
     let events = match (was_open, is_over) {
         (true, true) => vec![closing],
@@ -610,7 +614,7 @@ fn after_rst(before: Option<Known>, now: u64) -> After {
     match before {
         Some(known) if known.stage == Stage::Open => {
             let event = (false, known.client, known.start);
-            (Some(Known { stage: Stage::Closed, since: now, syn_again: None, ..known }), vec![event])
+            (Some(Known { stage: Stage::Closed, since: now, again: None, ..known }), vec![event])
         }
         Some(known) if known.stage == Stage::Closed => (Some(known), vec![]),
         _ => (None, vec![]),

@@ -247,6 +247,16 @@ fn a_packet_of_a_refused_connection_tracks_it_where_there_is_room() {
 }
 
 #[test]
+fn the_same_numbers_are_another_refused_connection_when_they_are_shown_behind_the_end() {
+    for (after, missing) in [("++C", 0), ("++aC", 1), ("++SaC", 1)] {
+        let mut limited = Limited::new(TrackerConfig { connections_max: 0, ..config() });
+        limited.play(v4(1), "SaCFaf");
+        limited.play(v4(1), after);
+        assert_eq!(limited.missing(), missing, "{after}");
+    }
+}
+
+#[test]
 fn a_forged_end_before_the_start_hides_nothing() {
     // More were refused than have records, so an end without one may be of any.
     let refused = RefusedCounts { records: 4, listed: 64 };

@@ -202,6 +202,24 @@ fn closed() {
 }
 
 #[test]
+fn the_same_numbers_open_another_connection_when_they_are_shown_behind_the_end() {
+    for end in ["Ff", "fF", "R", "r"] {
+        for (after, opened) in [("+C", 1), ("a+C", 1), ("+aC", 2), ("+a+C", 2), ("+S+aC", 2), ("++S+C", 2)] {
+            for (before, again) in [("SaC", ""), ("SaC", "a"), ("SaC", "Sa")] {
+                let (first, last) = end.split_at(end.len() - 1);
+                let script = format!("{before}{first}{again}{last}{after}");
+                let seen = if opened == 2 { Established } else { Closed };
+                check(&[(&script, opened, 1, seen)]);
+            }
+        }
+    }
+    let mut scene = Scene::new(config());
+    let second = FilterEntry::tick_of(scene.tick + 3);
+    let events = scene.play(v4(1), "SaCFf+++a++a+C");
+    assert_eq!(events.last(), Some(&Event::Open(v4(1), second)), "it began with the first");
+}
+
+#[test]
 fn repeated_late_and_doubled_packets_change_nothing() {
     check(&[
         ("SSaaDDFFffDDFfRr", 1, 1, Closed),
