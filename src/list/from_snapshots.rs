@@ -132,8 +132,8 @@ impl SnapshotList {
     }
 
     /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it is listed now and was not
-    /// before: one of another part is not. The list need only be near enough: the next snapshot corrects what is wrong in it, if the differences fit the
-    /// tables.
+    /// before: one of another part is not. The list need only be near enough: the next snapshot corrects what is wrong
+    /// in it, if the differences fit the tables.
     ///
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {

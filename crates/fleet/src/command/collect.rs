@@ -52,8 +52,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["nats", "fleet_key"], required_unless_present = "nats")]
     from: Vec<PathBuf>,
 
-    /// Routers' own lists, or copies, in a folder for each: begin with the newest where there is neither a list in --out
-    /// nor a checkpoint
+    /// Routers' own lists, or copies, in a folder for each: begin with the newest where neither --out nor a checkpoint
+    /// has one
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     base: Option<PathBuf>,
 
