@@ -19,8 +19,8 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the experiments of the papers behind the tables again, and writes their figures beside ours
 ///
-/// The same seed writes the same bytes, on any machine and with any number of threads. The full run takes three
-/// quarters of an hour of one core.
+/// The same seed writes the same bytes, on any machine and with any number of threads. The full run takes two hours
+/// of one core.
 #[derive(Parser)]
 #[command(
     name = "flowpeel-paper",
