@@ -1120,7 +1120,7 @@ impl Tracker {
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
-        let is_own = entry.client == parts.sender && entry.short_isn == short_isn;
+        let is_own = entry.is_of(parts.sender, parts.isn);
         if entry.state.is_established()
             && entry.short_isn != short_isn
             && self.judge(signal, parts, Some(&entry)) != Verdict::Uncontested

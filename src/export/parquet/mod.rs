@@ -77,9 +77,9 @@ pub(super) fn list(out: &mut dyn Write, list: &List, selection: &Selection) -> i
         file.row(out, begin.into_iter().chain(names.ends()).chain(list_course(&row)).chain(names.nat()))?;
     }
     let filter = selection.filter.as_ref().map(|filter| ("filter", filter.text().to_owned()));
-    let is_selection = (SELECTION, selection.is_partial().to_string());
-    let of_selection = [is_selection].into_iter().filter(|_| selection.is_partial()).chain(filter);
-    file.finish(out, list_metadata(end.as_str(), header.complete, fields).into_iter().chain(of_selection))
+    let is_selection = selection.is_partial().then(|| (SELECTION, true.to_string()));
+    let of_list = list_metadata(end.as_str(), header.complete, fields);
+    file.finish(out, of_list.into_iter().chain(is_selection).chain(filter))
 }
 
 /// The cells of [`LIST_COURSE`].

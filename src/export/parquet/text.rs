@@ -1,7 +1,6 @@
-//! A list as Parquet -> its lines as NDJSON, as far as whoever reads lists back needs them.
+//! A list as Parquet -> its lines as NDJSON, with the fields that are needed to read a list back.
 //!
-//! What is read back is read in one way whatever its format, so a line that none of ours could be is refused where all
-//! lines are.
+//! All formats are then read by the same code (`list_file`), which refuses what cannot be a line of a list.
 
 use super::columns::ENDS;
 use super::file::{Kind, field};
