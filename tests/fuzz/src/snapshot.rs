@@ -59,7 +59,7 @@ fn sealed(bytes: &[u8], secret: &Secret) -> Option<Vec<u8>> {
     code.update(&file[..32]);
     code.update(&file[HEAD_BEGIN..directory]);
     let of_head = code.finalize().into_bytes();
-    let mut whole = Vec::new();
+    let mut whole: Vec<u8> = Vec::new();
     for index in 0..count {
         let entry = directory + index * ENTRY_SIZE;
         let (size, packed_size) = (u32_at(entry)?, u32_at(entry + 4)?);
