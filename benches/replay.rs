@@ -253,7 +253,7 @@ fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, Strin
     let memory = Plan::new(&config).map_err(|error| error.to_string())?.memory();
     let parts = [
         ("(filter ", memory.filter_size + memory.refused_size),
-        ("half-open ", memory.rings_size),
+        (", half-open ", memory.rings_size),
         ("tables ", memory.tables_size),
         ("queues and buffers ", memory.queues_size),
     ];
