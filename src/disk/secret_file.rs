@@ -1,8 +1,8 @@
 //! Files that hold a secret: 32 hexadecimal digits, which nobody but the owner may read.
 
+use crate::disk::whole_file::{NewFile, Temporary, directory_of};
 use crate::error::{Error, Result};
 use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -11,6 +11,9 @@ const SECRET_FILE_SIZE_MAX: u64 = 2 * SECRET_SIZE as u64 + 2;
 
 /// The most bytes of another private file: credentials and keys of other programs take a few kilobytes.
 const PRIVATE_FILE_SIZE_MAX: u64 = 64 << 10;
+
+/// A secret that is being written.
+const TEMPORARY: Temporary = Temporary { prefix: ".secret-", suffix: ".tmp", mode: 0o600 };
 
 /// Reads the secret in a file.
 ///
@@ -64,7 +67,7 @@ fn read_private(path: &Path, size_max: u64, no_file: &str) -> Result<Option<Stri
 ///
 /// # Errors
 ///
-/// There is such a file already, or it cannot be written: then there is none.
+/// There is a file of that name already, or it cannot be written: then there is none.
 pub fn write_new_secret(path: &Path, bytes: [u8; SECRET_SIZE]) -> Result<()> {
     let mut digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     digits.push('\n');
@@ -74,14 +77,14 @@ pub fn write_new_secret(path: &Path, bytes: [u8; SECRET_SIZE]) -> Result<()> {
         }
         _ => Error::new("cannot write the secret").in_file(path).because(error),
     };
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(cannot)?;
-    let written = file.write_all(digits.as_bytes()).and_then(|()| file.sync_all());
-    // Half a secret would block the next try, and is good for nothing.
-    written.inspect_err(|_| drop(std::fs::remove_file(path))).map_err(cannot)
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Err(cannot(io::ErrorKind::AlreadyExists.into()));
+    }
+    // What a try that was killed has left. One that cannot be removed disturbs nothing.
+    drop(TEMPORARY.remove_leftovers(directory_of(path)));
+    let file = NewFile::begin(path, &TEMPORARY).map_err(cannot)?;
+    file.file().write_all(digits.as_bytes()).and_then(|()| file.finish_as_new()).map_err(cannot)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -103,9 +103,25 @@ impl NewFile {
     /// The file cannot be synced or renamed: an older file of that name stays as it was. Or the directory cannot be
     /// synced: the file may lose its name in a crash.
     pub fn finish(self) -> io::Result<u64> {
+        self.finish_by(|file, path| file.persist(path))
+    }
+
+    /// As [`Self::finish`], but an older file of that name makes no way.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`io::ErrorKind::AlreadyExists`] where the name is taken.
+    pub fn finish_as_new(self) -> io::Result<u64> {
+        self.finish_by(|file, path| file.persist_noclobber(path))
+    }
+
+    fn finish_by(
+        self,
+        persist: impl FnOnce(NamedTempFile, &Path) -> Result<File, tempfile::PersistError>,
+    ) -> io::Result<u64> {
         self.file().sync_all()?;
         let size = self.file().metadata()?.len();
-        self.file.persist(&self.path).map_err(|error| error.error)?;
+        persist(self.file, &self.path).map_err(|error| error.error)?;
         sync_directory_of(&self.path)?;
         Ok(size)
     }
@@ -131,6 +147,7 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn what_is_being_written_is_no_leftover() {
@@ -143,6 +160,23 @@ mod tests {
         assert!(is_locked(&place.path().join("none")), "what cannot be opened may be in use");
         file.finish().unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().file_name(), "file");
+    }
+
+    #[test]
+    fn what_is_to_be_new_takes_no_name_that_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let temporary = Temporary { prefix: ".test-", suffix: ".tmp", mode: 0o600 };
+        let path = place.path().join("file");
+        let finished = |text: &str| {
+            let file = NewFile::begin(&path, &temporary).unwrap();
+            assert!(fs::read_to_string(&path).is_ok_and(|before| before == "first") || !path.exists());
+            file.file().write_all(text.as_bytes()).unwrap();
+            file.finish_as_new()
+        };
+        assert_eq!(finished("first").unwrap(), 5);
+        assert_eq!(finished("second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]
