@@ -22,6 +22,7 @@ pub(crate) const TRACKER: TrackerConfig = TrackerConfig {
     syn_timeout_ticks: 600,
     linger_ticks: LINGER_TICKS,
     one_way_max: 0,
+    presumed_ticks: 0,
     ended_count: 4_096,
     refused: RefusedCounts { records: 0, listed: 0 },
     candidate_count: 0,

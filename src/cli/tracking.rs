@@ -70,7 +70,8 @@ pub(super) struct Tracking {
 
     /// How long a half-open connection is kept
     ///
-    /// From 100ms to 600s.
+    /// From 100ms to 600s. With --one-way one is kept until --idle-timeout, 12 hours at most, of which only a SYN-ACK
+    /// was seen that was not repeated, or once: the client has answered it.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration, hide_short_help = true)]
     syn_timeout: Duration,
 

@@ -8,7 +8,7 @@ use crate::capture::CAPTURE_BUFFER_SIZE;
 use crate::engine::memory::{Memory, addresses_size, names_size, questions_size, state_size, table_count};
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
-use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
+use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX, PRESUMED_MAX_TICKS};
 use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, ListEnds, SnapshotConfig, Translations};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
@@ -632,6 +632,7 @@ fn tracker(config: &Config) -> TrackerConfig {
         syn_timeout_ticks: ticks(config.syn_timeout),
         linger_ticks: LINGER_TICKS,
         one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
+        presumed_ticks: config.idle_timeout.map_or(PRESUMED_MAX_TICKS, ticks).min(PRESUMED_MAX_TICKS),
         ended_count: if config.answer_opens { 0 } else { ended_count(config) },
         refused: RefusedCounts {
             records: (connections_max / REFUSED_RECORDS_DIVISOR).max(REFUSED_RECORDS_MIN) as usize,

@@ -15,13 +15,17 @@ pub const ISN_BITS: u32 = 17;
 /// Bits of the delay: the ticks from the start of a connection to the packet by which its record was written.
 const DELAY_BITS: u32 = 13;
 
+/// The longest that a handshake is kept which is presumed to be answered, in ticks: twelve hours.
+pub const PRESUMED_MAX_TICKS: u64 = 432_000;
+
 /// Bits of the tick of that packet.
 const SINCE_BITS: u32 = 31;
 
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
 const _: () = assert!(SINCE_BITS + DELAY_BITS + ISN_BITS + 3 == u64::BITS);
 // The full tick is recovered from these bits, even after a leap.
-const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
+const _: () = assert!(PRESUMED_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS <= PRESUMED_MAX_TICKS);
 
 /// Words of the largest record: header, IPv6 key and VLAN tags.
 pub(crate) const RECORD_WORD_COUNT_MAX: usize = 3 * UNIT_WORD_COUNT;

@@ -12,7 +12,7 @@ mod sides_seen;
 
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use ends::{Ended, Ending, Ends};
-pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
+pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS, PRESUMED_MAX_TICKS};
 pub(crate) use saved::{save_cells, saved_cells};
 pub use sides_seen::SidesSeen;
 

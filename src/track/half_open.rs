@@ -2,8 +2,10 @@
 //!
 //! The filter has no keys, so a connection needs a record here until its handshake is complete: a list may have to show
 //! it, or a timeout to remove it. Candidates (connections older than the start, of which one side was seen) have a ring
-//! of their own. A record is written when the SYN is seen, and again when the SYN-ACK is seen in a later tick, because
-//! the timeout then counts from there. A flood overwrites the oldest records.
+//! of their own, and so have handshakes that are presumed to be answered: those of which a SYN-ACK was seen, which was
+//! repeated once at most, and nothing else until the timeout. A record is written when the SYN is seen, and again when
+//! the SYN-ACK is seen in a later tick, because the timeout then counts from there. A flood overwrites the oldest
+//! records.
 //!
 //! Each record has a place, which the filter's entry of its connection names while the record is in use, and each
 //! record names the slot of that entry. So neither has to be looked up by key. A mark for each record says whether it
@@ -50,6 +52,12 @@ impl RingRecord {
     #[inline]
     pub(super) fn since_tick(self, now: u64) -> u64 {
         self.header.since_tick(now)
+    }
+
+    /// The ticks from the start of the connection to that packet.
+    #[inline]
+    pub(super) fn delay(self) -> u64 {
+        self.header.delay()
     }
 }
 
@@ -461,6 +469,19 @@ impl MarkedRing {
         self.useful += draft.size();
     }
 
+    /// Writes a copy of a record of another ring at the end, and returns its place. There must be room.
+    fn push_copy(&mut self, from: &MarkedRing, record: RingRecord) -> u32 {
+        let (spot, size) = (self.next_spot(), record.size());
+        for distance in 0..size {
+            let place = self.ring.behind(spot.index, distance);
+            self.ring.words[place] = from.ring.words[from.ring.behind(record.index, distance)];
+        }
+        self.mark_at(spot.index, record.header, from.mark(record));
+        self.ring.used += size;
+        self.useful += size;
+        spot.place
+    }
+
     /// Marks the record that begins at this word.
     #[inline]
     fn mark_at(&mut self, index: usize, header: HalfOpenHeader, mark: RecordMark) {
@@ -561,6 +582,7 @@ impl MarkedRing {
 pub(super) struct RingCounts {
     pub(super) half_open: usize,
     pub(super) candidates: usize,
+    pub(super) presumed: usize,
 }
 
 /// The rings of a partition.
@@ -569,6 +591,9 @@ pub(super) struct Rings {
     pub(super) half_open: MarkedRing,
     /// Connections that may be older than the start.
     pub(super) candidates: MarkedRing,
+    /// Half-open connections that are presumed to be answered. With the others they are no more than there is room for
+    /// in the ring of those.
+    pub(super) presumed: MarkedRing,
 }
 
 impl Rings {
@@ -580,23 +605,66 @@ impl Rings {
     pub(super) fn new(counts: RingCounts) -> Self {
         let half_open = MarkedRing::new(counts.half_open, 0);
         let candidates = MarkedRing::new(counts.candidates, half_open.places_end());
-        assert!(candidates.places_end() <= 1 << TICK_BITS, "an entry has no number for so many places");
-        Rings { half_open, candidates }
+        let presumed = MarkedRing::new(counts.presumed, candidates.places_end());
+        assert!(presumed.places_end() <= 1 << TICK_BITS, "an entry has no number for so many places");
+        Rings { half_open, candidates, presumed }
     }
 
     /// The memory of such rings, in bytes.
     pub(super) fn size(counts: RingCounts) -> usize {
-        MarkedRing::size(counts.half_open) + MarkedRing::size(counts.candidates)
+        [counts.half_open, counts.candidates, counts.presumed].into_iter().map(MarkedRing::size).sum()
+    }
+
+    /// All rings.
+    pub(super) fn all(&self) -> [&MarkedRing; 3] {
+        [&self.half_open, &self.candidates, &self.presumed]
+    }
+
+    /// All rings, to restore them.
+    pub(super) fn all_mut(&mut self) -> [&mut MarkedRing; 3] {
+        [&mut self.half_open, &mut self.candidates, &mut self.presumed]
     }
 
     #[inline]
     fn of(&self, place: u32) -> &MarkedRing {
-        if place < self.candidates.first_place { &self.half_open } else { &self.candidates }
+        if place < self.candidates.first_place {
+            &self.half_open
+        } else if place < self.presumed.first_place {
+            &self.candidates
+        } else {
+            &self.presumed
+        }
     }
 
     #[inline]
     fn of_mut(&mut self, place: u32) -> &mut MarkedRing {
-        if place < self.candidates.first_place { &mut self.half_open } else { &mut self.candidates }
+        if place < self.candidates.first_place {
+            &mut self.half_open
+        } else if place < self.presumed.first_place {
+            &mut self.candidates
+        } else {
+            &mut self.presumed
+        }
+    }
+
+    /// Whether the connection with its record at this place is presumed to be answered.
+    #[inline]
+    pub(super) fn is_presumed(&self, place: u32) -> bool {
+        place >= self.presumed.first_place
+    }
+
+    /// Whether the half-open connections, one more of this size among them, are more than there is room for in a list.
+    #[inline]
+    pub(super) fn are_too_many(&self, size: usize) -> bool {
+        self.half_open.useful + self.presumed.useful + size > self.half_open.ring.words.len()
+    }
+
+    /// Moves a half-open connection to those that are presumed to be answered, where there must be room. Returns the
+    /// slot of its entry, and the place that it is to name.
+    pub(super) fn presume(&mut self, record: RingRecord) -> (FilterSlot, u32) {
+        let place = self.presumed.push_copy(&self.half_open, record);
+        self.half_open.end(self.half_open.place_of(record));
+        (self.half_open.slot(record), place)
     }
 
     /// An entry of the filter with the tick at which its connection started, from the record if there is one.

@@ -5,7 +5,7 @@ use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};
 use crate::handover::{
     ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Ended, Ending, Ends, Eviction, Findings, HandOver,
-    Inquiry, IntervalEnd, MIDSTREAM, SavedPartition, ticks_since,
+    Inquiry, IntervalEnd, MIDSTREAM, PRESUMED_MAX_TICKS, SavedPartition, ticks_since,
 };
 use crate::queue::Marker;
 use crate::record::{Inlet, RecordedTime, Recorder};
@@ -26,6 +26,8 @@ pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
 // A client repeats its SYN for one timeout, the last is answered within another, and that within a third.
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 3 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
+// A handshake that is presumed to be answered opens when its server says something.
+const _: () = assert!(DELTA_SPAN_MAX_TICKS + PRESUMED_MAX_TICKS < 1 << TICK_BITS);
 
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS + 3 <= PAYLOAD_BITS, "a payload is a tick and flags");
 

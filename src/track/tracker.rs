@@ -18,7 +18,11 @@
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
 //! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
-//! that side opens them.
+//! that side opens them, and a FIN of the server ends them at once.
+//!
+//! Of these a handshake of which nothing was seen but a SYN-ACK is presumed to be answered if its server does not go on
+//! to repeat it: with an ACK, or with a RST, neither of which is seen. It stays half-open beyond the timeout, until its
+//! server says something, shows another handshake or repeats that one, while there is room.
 //!
 //! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last
 //! of them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what
@@ -107,6 +111,13 @@ const _: () =
 
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 
+/// A server repeats a SYN-ACK that is not answered a second after it, and again two seconds after that (RFC 6298,
+/// sections 2.1 and 5.5). Of one that was seen last so many ticks after the first at most, it was repeated once.
+pub(super) const REPEATED_ONCE_MAX_TICKS: u64 = 20;
+
+/// Of the half-open connections that there is room for, those that may be presumed to be answered are one in this many.
+const PRESUMED_DIVISOR: usize = 2;
+
 /// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
 /// other.
 const HALF_OPEN_BATCH_MAX: usize = 32;
@@ -137,6 +148,10 @@ pub struct TrackerConfig {
     pub linger_ticks: u32,
     /// The most connections that may be open with packets of one side only; zero turns this off.
     pub one_way_max: u64,
+    /// How long a handshake is kept of which nothing was seen but a SYN-ACK, not repeated or once, in ticks, if
+    /// connections may be open with packets of one side only; at most
+    /// [`PRESUMED_MAX_TICKS`](crate::handover::PRESUMED_MAX_TICKS).
+    pub presumed_ticks: u64,
     /// How many connections that have ended there is room for, so that they can be open again as they were.
     pub ended_count: usize,
     /// What there is room for of connections that are open and not tracked.
@@ -155,7 +170,7 @@ pub struct TrackerConfig {
 }
 
 impl TrackerConfig {
-    /// The memory of both rings, of the connections that have ended and of what contradicts others, in bytes.
+    /// The memory of the rings, of the connections that have ended and of what contradicts others, in bytes.
     #[must_use]
     pub fn rings_size(&self) -> usize {
         Rings::size(self.ring_counts()) + EndedConnections::size(self.ended_count) + Rivals::size()
@@ -174,7 +189,8 @@ impl TrackerConfig {
     }
 
     fn ring_counts(&self) -> RingCounts {
-        RingCounts { half_open: self.half_open_count, candidates: self.candidate_count }
+        let presumed = if self.one_way_max == 0 { 0 } else { self.half_open_count / PRESUMED_DIVISOR };
+        RingCounts { half_open: self.half_open_count, candidates: self.candidate_count, presumed }
     }
 
     fn filter(&self) -> FilterConfig {
@@ -599,6 +615,11 @@ impl Tracker {
             }
             (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
             (ConnectionState::SynRecvLate, false) => ConnectionState::SynRecvLateServerFin,
+            // A server has no connection to end before its client has answered.
+            (ConnectionState::AnsweredUnseen, false) if self.config.one_way_max > 0 => {
+                let opened = FilterEntry { state: ConnectionState::OneWayServer, ..entry };
+                return Some(self.pass(signal, slot, &opened, None));
+            }
             (ConnectionState::AnsweredUnseen, false) => {
                 self.counts.one_sided += 1;
                 ConnectionState::AnsweredUnseenServerFin
@@ -702,6 +723,7 @@ impl Tracker {
                 match entry.state {
                     ConnectionState::Closed => self.counts.forgotten += 1,
                     ConnectionState::Candidate => self.counts.candidates_recycled += 1,
+                    _ if self.rings.is_presumed(entry.tick) => self.counts.expired += 1,
                     _ => self.counts.recycled += 1,
                 }
             }
@@ -959,7 +981,10 @@ impl Tracker {
             }
             state if !state.is_half_open() || is_same && entry.client == parts.sender => {}
             // The SYN-ACK may be forged: only this one may be answered.
-            state if state.is_unseen() => return self.begin_anew(signal, parts, Some(slot)),
+            state if state.is_unseen() => {
+                self.counts.expired += u64::from(self.is_presumed(slot));
+                return self.begin_anew(signal, parts, Some(slot));
+            }
             _ => self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now),
         }
         self.counts.repeats += 1;
@@ -1013,6 +1038,14 @@ impl Tracker {
                 self.counts.repeats += 1;
                 None
             }
+            // The one before has ended, or its client has refused it.
+            ConnectionState::AnsweredUnseen
+                if self.is_presumed(slot)
+                    && (!entry.is_of(client, parts.isn) || u64::from(entry.age(self.now)) > SYN_TIMEOUT_MAX_TICKS) =>
+            {
+                self.counts.expired += 1;
+                self.begin_anew(signal, parts, Some(slot))
+            }
             state if state.is_half_open() && (entry.client != client || entry.short_isn != short_isn) => {
                 self.rivals.put(signal.hash(), client, parts.isn, self.now);
                 self.counts.repeats += 1;
@@ -1043,6 +1076,11 @@ impl Tracker {
                 None
             }
         }
+    }
+
+    /// Whether the half-open connection in this slot is presumed to be answered.
+    fn is_presumed(&self, slot: FilterSlot) -> bool {
+        self.rings.is_presumed(self.filter.get(slot).tick)
     }
 
     /// Records in a closed entry that its numbers are shown again, so late that they are no copies: if the client
@@ -1080,6 +1118,9 @@ impl Tracker {
         }
         let draft = RecordDraft::new(key, entry, self.now);
         self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
+        if self.rings.presumed.is_used() && self.rings.are_too_many(draft.size()) {
+            self.counts.expired += self.make_room_of_presumed(draft.size());
+        }
         let spot = self.rings.half_open.next_spot();
         let named = FilterEntry { tick: spot.place, ..*entry };
         let slot = match slot {
@@ -1554,22 +1595,63 @@ impl Tracker {
         if self.refused.is_in_use() {
             self.refused.advance(self.now, self.config.untracked_ticks, self.config.linger_ticks);
         }
+        if self.config.one_way_max > 0 {
+            self.counts.expired += self.presume_due();
+            self.counts.expired += self.take_off_due(|rings| &mut rings.presumed, self.config.presumed_ticks);
+        }
         self.counts.expired += self.take_off_due(|rings| &mut rings.half_open, self.config.syn_timeout_ticks);
         self.counts.candidates_expired +=
             self.take_off_due(|rings| &mut rings.candidates, self.config.candidate_timeout_ticks);
     }
 
+    /// What says of a record whether it is older than `timeout` ticks now.
+    fn is_due(&self, timeout: u64) -> impl Fn(RingRecord) -> bool + use<> {
+        let now = self.now;
+        move |record| now.saturating_sub(record.since_tick(now)) > timeout
+    }
+
+    /// Moves the handshakes of which nothing was seen but a SYN-ACK, not repeated or once, until the timeout to those
+    /// that are presumed to be answered: a server goes on to repeat one that is not, and what its client has answered
+    /// is not seen here. Returns how many others made room for them.
+    fn presume_due(&mut self) -> u64 {
+        let is_due = self.is_due(self.config.syn_timeout_ticks);
+        let (mut count, mut cursor) = (0, self.rings.half_open.start());
+        while let Some((record, behind)) = self.rings.half_open.after(cursor).filter(|(record, _)| is_due(*record)) {
+            cursor = behind;
+            let ring = &self.rings.half_open;
+            if ring.mark(record) == RecordMark::Answered
+                && record.delay() <= REPEATED_ONCE_MAX_TICKS
+                && self.filter.get(ring.slot(record)).state == ConnectionState::AnsweredUnseen
+            {
+                count += self.make_room(|rings| &mut rings.presumed, record.size());
+                let (slot, place) = self.rings.presume(record);
+                self.filter.set_record(slot, place);
+            }
+        }
+        count
+    }
+
+    /// Takes off the oldest of those that are presumed to be answered until a list has room for a half-open connection
+    /// of this size. Returns how many they were.
+    #[cold]
+    fn make_room_of_presumed(&mut self, size: usize) -> u64 {
+        let mut count = 0;
+        while self.rings.presumed.is_used() && self.rings.are_too_many(size) {
+            count += self.take_off(|rings| &mut rings.presumed, |_| true);
+        }
+        count
+    }
+
     /// Removes all records older than `timeout` ticks from a ring, and returns how many were in use.
     fn take_off_due(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, timeout: u64) -> u64 {
-        let now = self.now;
-        let is_due = |record: RingRecord| now.saturating_sub(record.since_tick(now)) > timeout;
+        let is_due = self.is_due(timeout);
         let mut count = 0;
         loop {
             let due = ring(&mut self.rings);
             if !due.after(due.start()).is_some_and(|(oldest, _)| is_due(oldest)) {
                 return count;
             }
-            count += self.take_off(&ring, is_due);
+            count += self.take_off(&ring, &is_due);
         }
     }
 
@@ -1613,7 +1695,7 @@ impl Tracker {
     /// Whether anything is half-open or a candidate.
     #[must_use]
     pub fn has_records(&self) -> bool {
-        [&self.rings.half_open, &self.rings.candidates].into_iter().any(MarkedRing::is_used)
+        self.rings.all().into_iter().any(MarkedRing::is_used)
     }
 
     /// Adds the half-open connections, in no order, to an empty list, which must have room for them.
@@ -1621,6 +1703,7 @@ impl Tracker {
     /// Complexity: a look at every eight marks, and at each of these records.
     pub fn list_half_open(&self, list: &mut HalfOpenList) {
         self.rings.half_open.copy_to(list);
+        self.rings.presumed.copy_to(list);
     }
 
     // The saved state.
@@ -1638,7 +1721,7 @@ impl Tracker {
         encoder.u64(self.now);
         self.counts.save(encoder);
         self.filter.save(encoder);
-        [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
+        self.rings.all().into_iter().for_each(|ring| ring.save(encoder));
         self.ended.save(encoder);
         self.rivals.save(encoder);
         self.refused.save(encoder);
@@ -1654,11 +1737,12 @@ impl Tracker {
         self.counts = Counts::saved(decoder)?;
         self.filter.restore(decoder)?;
         let mut named_count = 0;
-        for ring in [&mut self.rings.half_open, &mut self.rings.candidates] {
+        for ring in self.rings.all_mut() {
             named_count += ring.restore(decoder, &self.filter)?;
         }
         // No two entries name the same record, so if the numbers are equal every entry has its record.
         decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
+        decoder.expect(!self.rings.are_too_many(0), "more half-open connections than a list has room for")?;
         self.ended.restore(decoder)?;
         self.rivals.restore(decoder, self.now)?;
         self.refused.restore(decoder)?;
@@ -1726,19 +1810,21 @@ fn hashed<K: FlowKey>(hash: &KeyedHash<K>, key: &K) -> (ConnectionHash, Side) {
 impl Tracker {
     /// The list of [`Self::list_half_open`], made by looking the key of every record up in the filter.
     pub(super) fn list_looked_up(&self, list: &mut HalfOpenList) {
-        let ring = &self.rings.half_open;
-        ring.each_record(|record, place, key| {
-            let found = self.filter.find(self.hash_and_client(&key).0, self.now);
-            if let Some((_, entry)) = found.filter(|(_, entry)| entry.state.is_half_open() && entry.tick == place) {
-                ring.copy_one(record, entry.state.is_answered(), list);
-            }
-        });
+        for ring in [&self.rings.half_open, &self.rings.presumed] {
+            ring.each_record(|record, place, key| {
+                let found = self.filter.find(self.hash_and_client(&key).0, self.now);
+                if let Some((_, entry)) = found.filter(|(_, entry)| entry.state.is_half_open() && entry.tick == place) {
+                    ring.copy_one(record, entry.state.is_answered(), list);
+                }
+            });
+        }
     }
 
     /// Asserts that records and entries name each other.
     pub(super) fn check_links(&self) {
         let mut named_count = 0;
-        for ring in [&self.rings.half_open, &self.rings.candidates] {
+        assert!(!self.rings.are_too_many(0));
+        for ring in self.rings.all() {
             ring.each_record(|record, place, key| {
                 if ring.mark(record) != RecordMark::Over {
                     let entry = self.filter.get(ring.slot(record));
@@ -1756,6 +1842,7 @@ impl Tracker {
 mod tests {
     use super::*;
     use crate::capture::Stamp;
+    use crate::flow::VlanTags;
     use crate::handover::HalfOpenList;
     use crate::parse::{LinkType, parse_frame};
     use crate::signal::{Clock, HandshakeCache, RecentEnds, Signal, Signaller, SignallerConfig};
@@ -1773,6 +1860,7 @@ mod tests {
             syn_timeout_ticks: 20,
             linger_ticks: 10,
             one_way_max: 0,
+            presumed_ticks: 60,
             ended_count: 200,
             refused: RefusedCounts { records: 200, listed: 100 },
             candidate_count: 50,
@@ -1851,6 +1939,31 @@ mod tests {
         };
         assert_eq!(half_open(&mut other), half_open(&mut tracker));
         assert!(tracker.counts().expired > 0 && tracker.counts().candidates > 0, "{:?}", tracker.counts());
+    }
+
+    #[test]
+    fn more_than_a_list_has_room_for_is_refused() {
+        let config = TrackerConfig { one_way_max: 10, half_open_count: 90, ..config() };
+        let mut tracker = Tracker::new(config.clone());
+        let begin = |tracker: &mut Tracker, number: u16, state| {
+            let (key, client) = KeyV4::new((1, number), (2, 443), VlanTags::NONE).canonical();
+            let (hash, _) = tracker.hash_and_client(&AnyKey::V4(key));
+            let entry = tracker.new_entry(hash, state, client, 7);
+            tracker.begin_as(of_client(key, client), hash, None, &entry);
+        };
+        (0..10).for_each(|number| begin(&mut tracker, number, ConnectionState::AnsweredUnseen));
+        tracker.advance(config.syn_timeout_ticks + 1);
+        // A flood that does not know of them.
+        let mut presumed = Rings::new(config.ring_counts()).presumed;
+        for (most, fits) in [(80, true), (81, false)] {
+            std::mem::swap(&mut tracker.rings.presumed, &mut presumed);
+            let there = tracker.filter.recorded_count() as u16;
+            (there..10 + most).for_each(|number| begin(&mut tracker, number, ConnectionState::SynSent));
+            std::mem::swap(&mut tracker.rings.presumed, &mut presumed);
+            assert_eq!((tracker.filter.recorded_count(), tracker.counts.recycled), (usize::from(10 + most), 0));
+            let restored = Tracker::new(config.clone()).restore(&mut Decoder::new(&saved(&tracker)));
+            assert_eq!(restored.is_ok(), fits, "{restored:?}");
+        }
     }
 
     #[test]

@@ -133,6 +133,7 @@ impl Rig {
             syn_timeout_ticks: 6 * TICKS_AN_INTERVAL,
             linger_ticks: LINGER_TICKS,
             one_way_max: 0,
+            presumed_ticks: 0,
             ended_count: 0,
             refused: RefusedCounts { records: 0, listed: 0 },
             candidate_count: 0,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
+use crate::handover::{PRESUMED_MAX_TICKS, SidesSeen};
 use crate::queue::Marker;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TICK_BITS, TimeBase};
 use crate::track::{LINGER_TICKS, PartitionConfig, RefusedCounts, TrackerConfig};
@@ -43,7 +44,8 @@ impl Rig {
             connections_max: 20_000,
             syn_timeout_ticks: 600,
             linger_ticks: LINGER_TICKS,
-            one_way_max: 0,
+            one_way_max: 100,
+            presumed_ticks: PRESUMED_MAX_TICKS,
             ended_count: 256,
             refused: RefusedCounts { records: 256, listed: 256 },
             candidate_count: 0,
@@ -194,6 +196,30 @@ fn a_connection_that_closes_and_opens_again_in_a_delta_has_its_new_start() {
     rig.churn(CHURN / 4, CHURN / 4);
     rig.assert_exact();
     assert!(rig.engine.list.outcome().restarted > CHURN / 80, "most did so within one delta");
+}
+
+#[test]
+fn a_server_that_speaks_hours_after_its_syn_ack_has_its_own_start() {
+    const HOUR_TICKS: u64 = 36_000;
+    for silent_ticks in [HOUR_TICKS / 2, HOUR_TICKS, PRESUMED_MAX_TICKS] {
+        let mut rig = Rig::new(true);
+        rig.tick += 1 << TICK_BITS;
+        let (key, start_tick) = (KeyV4::new((1, 40_000), (2, 443), VlanTags::NONE), rig.tick);
+        rig.signal(&key, SignalKind::SynAck, false);
+        let end_tick = start_tick + silent_ticks;
+        while rig.tick < end_tick {
+            let (header, listed) = rig.end_interval().unwrap();
+            assert!(header.complete && listed.is_empty());
+            assert_eq!(header.half_open, 1, "{} ticks later", rig.tick - start_tick);
+            rig.tick = end_tick.min(rig.tick + HOUR_TICKS / 10);
+        }
+        rig.signal(&key, SignalKind::Ack, false);
+        rig.open.insert(key, start_tick);
+        rig.assert_exact();
+        let partitions = rig.engine.list.kept.list().unwrap().partitions();
+        let start = partitions.iter().find_map(|partition| partition.v4.listed().get(&key)).unwrap();
+        assert!(!start.is_midstream() && start.sides() == SidesSeen::Server, "{silent_ticks}");
+    }
 }
 
 /// The exporter stalls for some intervals with three times the churn, while six times the churn is open.

@@ -35,12 +35,13 @@ proptest! {
         bucket_count in prop::sample::select(vec![1usize, 3, 40, 400]),
         connection_count in prop::sample::select(vec![5u32, 40, 600]),
         limits in prop::sample::select(vec![(0u64, 0usize), (3, 20), (1 << 20, 0), (1 << 20, 20)]),
+        one_way_max in prop::sample::select(vec![0u64, 3, 1 << 20]),
         packets in prop::collection::vec((any::<u32>(), 0usize..40, any::<bool>(), 0u32..3), 1..1_500),
     ) {
         let (connections_max, candidate_count) = limits;
         let place_count = 7 * bucket_count;
-        let config = TrackerConfig { half_open_count, place_count, connections_max, candidate_count, ..config() };
-        let mut scene = Scene::new(config);
+        let limits = TrackerConfig { connections_max, candidate_count, one_way_max, ..config() };
+        let mut scene = Scene::new(TrackerConfig { half_open_count, place_count, ..limits });
         for (at, (connection, kind, from_client, isn)) in packets.into_iter().enumerate() {
             let kinds = [SignalKind::SynAck, SignalKind::Completes, SignalKind::Ack, SignalKind::Fin, SignalKind::Rst];
             let sender = if from_client { Sender::Client } else { Sender::Server };

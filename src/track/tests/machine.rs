@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::handover::SidesSeen;
+use crate::track::tracker::REPEATED_ONCE_MAX_TICKS;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,12 +82,14 @@ struct Packet {
 
 impl Machine {
     fn forget(&mut self, now: u64) {
+        let rules = self.rules;
         self.known.retain(|_, known| {
             let age = now - known.since;
             match known.stage {
                 Stage::Open => true,
                 Stage::Closed => age <= u64::from(LINGER_TICKS),
                 Stage::Candidate => age <= CANDIDATE_TIMEOUT_TICKS,
+                Stage::Answered if rules.one_way && is_shown_shortly(known) => age <= PRESUMED_TICKS,
                 Stage::SynSent | Stage::Answered => age <= SYN_TIMEOUT_TICKS,
             }
         });
@@ -137,6 +140,7 @@ impl Machine {
                 (is_other && !self.rules.answer_opens && !known.has_answered, false)
             }
             (SignalKind::Syn, Stage::Answered) => (is_other, !known.is_unseen),
+            (SignalKind::SynAck, Stage::Answered) if is_presumed(known, now, self.rules) => (false, false),
             (SignalKind::SynAck, Stage::Answered) => (is_other, true),
             (SignalKind::SynAck, _) => (known.isn != packet.isn && is_open, is_open),
             (SignalKind::Syn, _) => (known.isn != packet.isn && known.stage != Stage::Open, false),
@@ -153,7 +157,10 @@ impl Machine {
         let begins = self.known.get(&packet.connection).is_none_or(|known| match known.stage {
             Stage::Candidate => true,
             Stage::Closed | Stage::Open => known.isn != packet.isn,
-            Stage::SynSent | Stage::Answered => false,
+            Stage::Answered => {
+                is_presumed(known, now, self.rules) && (known.client, known.isn) != (other(packet.sender), packet.isn)
+            }
+            Stage::SynSent => false,
         });
         if packet.kind == SignalKind::SynAck && begins && !self.rules.answer_opens {
             self.put_rival(packet.connection, (other(packet.sender), packet.isn), now);
@@ -415,6 +422,17 @@ fn server_fin(rival: &Shown) -> Vec<Sender> {
     if rival.has_server_fin { vec![other(rival.client)] } else { vec![] }
 }
 
+/// Whether nothing was seen of a connection but a SYN-ACK, which was repeated shortly behind it at most.
+fn is_shown_shortly(known: &Known) -> bool {
+    known.stage == Stage::Answered && known.is_unseen && known.since - known.start <= REPEATED_ONCE_MAX_TICKS
+}
+
+/// Whether a connection is half-open still although its timeout has passed, because its server does not go on to
+/// repeat its SYN-ACK.
+fn is_presumed(known: &Known, now: u64, rules: Rules) -> bool {
+    rules.one_way && is_shown_shortly(known) && now - known.since > SYN_TIMEOUT_TICKS
+}
+
 fn is_both(known: &Known) -> bool {
     BOTH.iter().all(|sender| known.heard.contains(sender))
 }
@@ -476,6 +494,9 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
             known.heard.push(packet.sender);
         }
         Stage::Closed if !is_same => return (Some(answered), opens),
+        Stage::Answered if is_presumed(&known, now, rules) && !(is_same && known.client != packet.sender) => {
+            return (Some(answered), vec![]);
+        }
         Stage::Open if !is_same => {
             return (Some(answered), [vec![(false, known.client, known.start)], opens].concat());
         }
@@ -590,7 +611,9 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
         // Repeated, it is answered again: the answers must not be taken for a connection.
         Stage::Closed if rules.pickup => return (Some(Known { since: now, again: None, ..known }), vec![]),
         Stage::Closed => return (Some(known), vec![]),
-        Stage::Answered if packet.sender == known.client => known.stage = Stage::Open,
+        Stage::Answered if packet.sender == known.client || known.is_unseen && rules.one_way => {
+            known.stage = Stage::Open;
+        }
         Stage::Answered | Stage::Open | Stage::Candidate => {}
     }
     known.heard.push(packet.sender);

@@ -22,6 +22,7 @@ use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;
 const CANDIDATE_TIMEOUT_TICKS: u64 = 50;
+const PRESUMED_TICKS: u64 = 40;
 
 /// As in a capture, time does not start at zero. It is near enough to a wrap of the entries' ticks that tests cross it.
 const FIRST_TICK: u64 = (1 << 20) - 30;
@@ -35,6 +36,7 @@ fn config() -> TrackerConfig {
         syn_timeout_ticks: SYN_TIMEOUT_TICKS,
         linger_ticks: LINGER_TICKS,
         one_way_max: 0,
+        presumed_ticks: PRESUMED_TICKS,
         ended_count: 256,
         refused: RefusedCounts { records: 256, listed: 256 },
         candidate_count: 0,

@@ -75,7 +75,7 @@ proptest! {
         connection_count in 0usize..1_000,
         records in prop::collection::vec((record(), prop::option::weighted(0.6, any::<prop::sample::Index>())), 1..3_000),
     ) {
-        let mut rings = Rings::new(RingCounts { half_open: connection_count, candidates: 0 });
+        let mut rings = Rings::new(RingCounts { half_open: connection_count, candidates: 0, presumed: 0 });
         let mut queue: VecDeque<Written> = VecDeque::new();
         let mut now = (1 << 31) - 200;
         for (at, ((number, tags, pause, delay, answered, initial), ended)) in records.into_iter().enumerate() {

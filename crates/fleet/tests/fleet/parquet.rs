@@ -42,7 +42,7 @@ fn file_in(directory: &Path) -> PathBuf {
 #[test]
 fn a_view_as_parquet_has_the_rows_of_its_lines() {
     let site = Site::new();
-    run_pair(&site, ["both", "up, and \"so\"", "down"]);
+    run_pair(&site, 3, ["both", "up, and \"so\"", "down"]);
     let (lines, directory) = (site.path("view.ndjson"), site.path("view"));
     let join = |options: &[&str]| {
         let mut join = fleet("join");

@@ -82,6 +82,7 @@ fn config() -> PartitionConfig {
         syn_timeout_ticks: 600,
         linger_ticks: 100,
         one_way_max: 0,
+        presumed_ticks: 0,
         ended_count: 256,
         refused: RefusedCounts { records: 256, listed: 256 },
         candidate_count: 0,
