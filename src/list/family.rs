@@ -21,7 +21,7 @@
 
 use crate::error::Result;
 use crate::flow::{FlowKey as TableKey, saved_key as key};
-use crate::handover::{Changes, Eviction};
+use crate::handover::{Changes, Eviction, PRESUMED_MAX_TICKS, SidesSeen};
 use crate::handover::{save_cells, saved_cells};
 use crate::list::FlowListConfig;
 use crate::list::connections::Connections;
@@ -50,9 +50,11 @@ const WAITING_COUNT: usize = 32;
 /// each for its timeout, and as much again is left for partitions that are cut at other times.
 const OPENING_TICKS_MAX: u64 = 4 * SYN_TIMEOUT_MAX_TICKS;
 
-/// The earliest start of what came into a table since this tick.
-fn earliest_start(since: u64) -> u64 {
-    since.saturating_sub(OPENING_TICKS_MAX).max(Clock::FIRST_TICK)
+/// The earliest start of what came into a table since this tick, of which these sides were seen: a server that was seen
+/// alone may have said nothing for as long as its handshake is presumed to be answered.
+pub(super) fn earliest_start(since: u64, sides: SidesSeen) -> u64 {
+    let opening_ticks_max = if sides == SidesSeen::Server { PRESUMED_MAX_TICKS } else { OPENING_TICKS_MAX };
+    since.saturating_sub(opening_ticks_max).max(Clock::FIRST_TICK)
 }
 
 /// What reconciling did.
@@ -190,7 +192,7 @@ impl<K: TableKey> Ledger<K> {
     fn unlist(&mut self, key: &K) -> Option<Start> {
         let start = self.listed.remove(key)?;
         self.liveness.end_watch(key, start);
-        if start.is_known() && start.tick() < earliest_start(self.since) {
+        if start.is_known() && start.tick() < earliest_start(self.since, start.sides()) {
             self.former.put(*key, start);
         }
         Some(start)
@@ -207,7 +209,10 @@ impl<K: TableKey> Ledger<K> {
         let epoch = self.liveness.epoch(cut);
         match self.former.take(key, payload) {
             Some(start) => start.seen_in(epoch).settled(),
-            None => Start::of_payload(payload, cut, epoch).bound_since(earliest_start(self.since)),
+            None => {
+                let start = Start::of_payload(payload, cut, epoch);
+                start.bound_since(earliest_start(self.since, start.sides()))
+            }
         }
     }
 

@@ -219,6 +219,23 @@ fn a_server_that_speaks_hours_after_its_syn_ack_has_its_own_start() {
         let partitions = rig.engine.list.kept.list().unwrap().partitions();
         let start = partitions.iter().find_map(|partition| partition.v4.listed().get(&key)).unwrap();
         assert!(!start.is_midstream() && start.sides() == SidesSeen::Server, "{silent_ticks}");
+        assert!(!start.is_bound(), "{silent_ticks}: it was within the time that a handshake is kept");
+    }
+}
+
+#[test]
+fn behind_a_gap_of_many_hours_the_start_of_a_silent_server_is_a_bound() {
+    const SINCE: u64 = 1 << 21;
+    const HOUR_TICKS: u64 = 36_000;
+    for (gap_hours, is_server_bound) in [(16, false), (20, true)] {
+        for sides in [SidesSeen::Server, SidesSeen::Client, SidesSeen::Both] {
+            let cut = SINCE + gap_hours * HOUR_TICKS;
+            let tick = (cut - HOUR_TICKS) as u32 & ((1 << TICK_BITS) - 1);
+            let start = start::Start::of_payload(tick | sides.payload_bits(), cut, Default::default());
+            let start = start.bound_since(family::earliest_start(SINCE, sides));
+            assert_eq!((start.tick(), start.sides()), (cut - HOUR_TICKS, sides));
+            assert_eq!(start.is_bound(), is_server_bound && sides == SidesSeen::Server, "{gap_hours} h, {sides:?}");
+        }
     }
 }
 
