@@ -15,7 +15,8 @@ pub const ISN_BITS: u32 = 17;
 /// Bits of the delay: the ticks from the start of a connection to the packet by which its record was written.
 const DELAY_BITS: u32 = 13;
 
-/// The longest that a handshake is kept which is presumed to be answered, in ticks: twelve hours.
+/// The longest that a handshake which is presumed to be answered is kept, in ticks: twelve hours. With the longest span
+/// of a delta that is less than the 29 hours after which the tick of a start repeats.
 pub const PRESUMED_MAX_TICKS: u64 = 432_000;
 
 /// Bits of the tick of that packet.

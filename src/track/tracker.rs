@@ -1118,8 +1118,8 @@ impl Tracker {
         }
         let draft = RecordDraft::new(key, entry, self.now);
         self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
-        if self.rings.presumed.is_used() && self.rings.are_too_many(draft.size()) {
-            self.counts.expired += self.make_room_of_presumed(draft.size());
+        while self.rings.presumed.is_used() && self.rings.are_too_many(draft.size()) {
+            self.counts.expired += self.take_off(|rings| &mut rings.presumed, |_| true);
         }
         let spot = self.rings.half_open.next_spot();
         let named = FilterEntry { tick: spot.place, ..*entry };
@@ -1610,9 +1610,9 @@ impl Tracker {
         move |record| now.saturating_sub(record.since_tick(now)) > timeout
     }
 
-    /// Moves the handshakes of which nothing was seen but a SYN-ACK, not repeated or once, until the timeout to those
-    /// that are presumed to be answered: a server goes on to repeat one that is not, and what its client has answered
-    /// is not seen here. Returns how many others made room for them.
+    /// Moves handshakes whose timeout has passed to the presumed ring if only a SYN-ACK of them was seen, repeated once
+    /// at most: a server repeats an unanswered SYN-ACK more often. The client's answer is not visible here. Returns how
+    /// many presumed handshakes were evicted to make room.
     fn presume_due(&mut self) -> u64 {
         let is_due = self.is_due(self.config.syn_timeout_ticks);
         let (mut count, mut cursor) = (0, self.rings.half_open.start());
@@ -1627,17 +1627,6 @@ impl Tracker {
                 let (slot, place) = self.rings.presume(record);
                 self.filter.set_record(slot, place);
             }
-        }
-        count
-    }
-
-    /// Takes off the oldest of those that are presumed to be answered until a list has room for a half-open connection
-    /// of this size. Returns how many they were.
-    #[cold]
-    fn make_room_of_presumed(&mut self, size: usize) -> u64 {
-        let mut count = 0;
-        while self.rings.presumed.is_used() && self.rings.are_too_many(size) {
-            count += self.take_off(|rings| &mut rings.presumed, |_| true);
         }
         count
     }
