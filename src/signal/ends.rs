@@ -43,6 +43,9 @@ const COPIES_BEHIND_END: u64 = 3;
 /// Records in a set, which is a cache line of them.
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
+/// All places of a set, as bits.
+const ALL_PLACES: u32 = (1 << WAY_COUNT) - 1;
+
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
 /// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
 /// next one is certain, when it was written or reported, and what distinguishes its connection. A record in which no
@@ -78,6 +81,17 @@ pub struct Numbers {
     pub sent: u32,
     /// The number that it acknowledges: how far it has followed the other side.
     pub acked: u32,
+}
+
+/// What a packet without a flag shows of a connection of which a side has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BehindEnd {
+    /// Nothing that is news: it comes late or again, or was reported.
+    Nothing,
+    /// Its sender has not ended.
+    GoesOn,
+    /// Another connection between the same ends has begun. Of each it is the first packet that shows so.
+    Begins,
 }
 
 /// What is recorded of one connection between two ends: how far its sides had come, and which have ended there. Of a
@@ -201,14 +215,18 @@ impl EndRecord {
     }
 
     /// Whether an end of this side is of the recorded connection, and of the same kind. What a RST acknowledges is
-    /// often nothing. Where the next connection has begun near to the recorded one, only what is repeated is of that.
+    /// often nothing. Where the next connection has begun near to the recorded one, only what is repeated is of that,
+    /// and what acknowledges the other side's very end.
     fn holds(&self, side: Side, end: End) -> bool {
         if self.is_rst() != end.is_rst {
             return false;
         }
-        if end.is_rst || self.head & FOLLOWED_BIT != 0 {
+        if end.is_rst || self.head & FOLLOWED_BIT != 0 && self.has_ended(side) {
             let reach = if end.is_rst { LATE_SIZE } else { 0 };
             return self.has_ended(side) && self.beyond(side, end.at.sent).unsigned_abs() <= reach;
+        }
+        if self.head & FOLLOWED_BIT != 0 && self.beyond(side.other(), end.at.acked) != 0 {
+            return false;
         }
         self.is_near(side, end.at.sent) && self.is_near(side.other(), end.at.acked)
     }
@@ -254,7 +272,9 @@ impl EndRecord {
     /// This record, with an end of this side here.
     fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
         let numbers = with_number(self.numbers, side, sent);
-        let head = self.head & !(FOLLOWED_BIT | SUCCEEDED_BIT | 1 << (REPORTED_SHIFT + side as u32));
+        // That the next connection is near does not change when the other side's end comes.
+        let followed = if self.has_ended(side) { FOLLOWED_BIT } else { 0 };
+        let head = self.head & !(followed | SUCCEEDED_BIT | 1 << (REPORTED_SHIFT + side as u32));
         EndRecord { head: head | 1 << (ENDED_SHIFT + side as u32), numbers }.stamped(stamp)
     }
 
@@ -355,7 +375,8 @@ impl RecentEnds {
         connection_count.div_ceil(WAY_COUNT).max(1)
     }
 
-    /// Whether no side of this connection has ended lately, so that [`Self::goes_on`] would be false. True for most.
+    /// Whether no side of this connection has ended lately, so that no packet [shows](Self::shown_by) anything. True
+    /// for most.
     #[must_use]
     #[inline]
     pub fn is_quiet(&self, hash: u64) -> bool {
@@ -462,7 +483,8 @@ impl RecentEnds {
             alone.meet_all(set, places, (side, end), stamp)
         };
         if !found.is_repeated {
-            let place = found.place.unwrap_or_else(|| Self::make_way(set, hash, end, stamp));
+            let own = || (places == ALL_PLACES).then(|| Self::oldest_of_side(set, side, stamp)).flatten();
+            let place = found.place.or_else(own).unwrap_or_else(|| Self::make_way(set, hash, end, stamp));
             found.new.store(Self::way(set, place));
         }
         found.has_other
@@ -477,7 +499,21 @@ impl RecentEnds {
     /// The steps at which [`Self::in_turn`] comes to these places, as bits.
     #[inline]
     fn steps_to(places: u32, end: End) -> u32 {
-        (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ((1 << WAY_COUNT) - 1)
+        (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ALL_PLACES
+    }
+
+    /// Of a set that is full of the ends of one connection that which makes way for another end of
+    /// this side, if it has two already: the older of them. However many are forged in the name of one side, what the
+    /// other has ended with stays. (Where another connection has followed, the ends of the one before make way.)
+    #[cold]
+    fn oldest_of_side(set: &SharedLine, side: Side, stamp: u64) -> Option<usize> {
+        let record = |at: usize| EndRecord::load(Self::way(set, at));
+        if (0..WAY_COUNT).any(|at| record(at).is_succeeded()) {
+            return None;
+        }
+        let is_of_side = |at: &usize| record(*at).has_ended(side) && !record(*at).has_ended(side.other());
+        let own = || (0..WAY_COUNT).filter(is_of_side);
+        own().max_by_key(|at| record(*at).age(stamp)).filter(|_| own().count() > 1)
     }
 
     /// The place of a full set that makes way for an end of this connection: that of an end of it that another
@@ -610,16 +646,19 @@ impl RecentEnds {
         !is_of_next && known.any(|there| there.is_late(side, at, stamp))
     }
 
-    /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
-    /// or far from them. `at` has the number behind the packet. Reported at most once a second.
+    /// What a packet of this side shows. The side has not ended if the packet is beyond every end that was recorded of
+    /// it, or far from them; that is reported at most once a second. `at` has the number behind the packet.
     #[must_use]
-    pub fn goes_on(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) -> bool {
+    pub fn shown_by(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) -> BehindEnd {
         let stamp = Self::stamp(now_ns);
-        let mut is_reported = false;
+        let mut shown = BehindEnd::Nothing;
         let set = self.set(hash);
         let places = Self::places_of(set, hash);
-        if places == 0 || self.has_begun((set, places), hash, side, at) {
-            return false;
+        if places == 0 {
+            return shown;
+        }
+        if self.has_begun((set, places), hash, side, at) {
+            return BehindEnd::Begins;
         }
         for place in each_of(places) {
             let way = Self::way(set, place);
@@ -629,17 +668,17 @@ impl RecentEnds {
                 if there.is_undisputed_fin() && there.age(stamp) > 0 {
                     there.stamped(stamp).store(way);
                 }
-                return false;
+                return BehindEnd::Nothing;
             }
             if !there.has_ended(side) || there.is_succeeded() {
                 continue;
             }
             if !there.is_reported(side) || there.age(stamp) >= REPORT_INTERVAL {
-                is_reported = true;
+                shown = BehindEnd::GoesOn;
                 there.reported(side, stamp).store(way);
             }
         }
-        is_reported
+        shown
     }
 
     /// Writes the ends into a saved state. No other thread may be using them.
@@ -676,6 +715,12 @@ mod tests {
     use Side::{First, Second};
 
     const SECOND_NS: i64 = 1_000_000_000;
+
+    impl RecentEnds {
+        fn goes_on(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) -> bool {
+            self.shown_by(hash, side, at, now_ns) == BehindEnd::GoesOn
+        }
+    }
 
     fn at(sent: u32, acked: u32) -> Numbers {
         Numbers { sent, acked }
@@ -805,6 +850,33 @@ mod tests {
             ends.put(hash(1), First, fin(900_000_100 + number * 300_000_000, 77), 500 * SECOND_NS);
         }
         assert!(!ends.goes_on(hash(1), First, at(900_000_100, 700_000_100), 501 * SECOND_NS));
+    }
+
+    #[test]
+    fn a_syn_ack_that_comes_again_does_not_part_the_ends_of_a_half_closed_connection() {
+        for (syn_ack, last) in [(at(4_000, 500), at(1_000, 5_000)), (at(4_800, 900), at(1_000, 5_000))] {
+            let ends = RecentEnds::new(WAY_COUNT);
+            ends.put(hash(1), First, fin(1_000, 4_999), 0);
+            ends.follow(hash(1), Second, syn_ack, 3 * SECOND_NS);
+            ends.put(hash(1), First, rst(900_000_000), 20 * SECOND_NS);
+            (2..4).for_each(|number| ends.put(hash(number), First, fin(1, 1), 30 * SECOND_NS));
+            ends.put(hash(1), Second, fin(5_000, 1_000), 60 * SECOND_NS);
+            assert!(!ends.goes_on(hash(1), First, last, 60 * SECOND_NS));
+            assert!(ends.goes_on(hash(1), First, at(1_300, 5_000), 60 * SECOND_NS), "beyond its end");
+        }
+    }
+
+    #[test]
+    fn however_many_ends_are_forged_of_one_side_that_of_the_other_is_known() {
+        for (true_side, forged_side) in [(First, Second), (Second, First)] {
+            let ends = RecentEnds::new(64);
+            ends.put(hash(1), true_side, fin(1_000, 5_000), 0);
+            for number in 1..100 {
+                let forged = fin(1_000_000_000 + number * 20_000_000, number * 40_000_000);
+                ends.put(hash(1), forged_side, forged, i64::from(number) * SECOND_NS);
+                assert!(!ends.goes_on(hash(1), true_side, at(1_000, 5_000), i64::from(number) * SECOND_NS));
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! cache says whether it completes the handshake: its sequence number then follows the client's initial one (ISN).
 //!
 //! A set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
-//! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. Before any tag is
-//! read, a small table of counts says for nearly all connections that no handshake waits.
+//! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. If that does not
+//! follow the ISN it may be forged, or of the connection before, and the tag stays for one more packet. Before any tag
+//! is read, a small table of counts says for nearly all connections that no handshake waits.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
 //! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as
@@ -11,7 +12,6 @@
 
 use crate::error::Result;
 use crate::flow::Side;
-use crate::signal::SignalKind;
 use crate::signal::clock::TICK_NS;
 use crate::signal::recent::RecentConnections;
 use crate::state::{Decoder, Encoder};
@@ -71,6 +71,17 @@ const _: () = assert!(
     HANDSHAKES_DEFAULT / WAITING_PLACE_COUNT <= 16,
     "a place that counts 256 would read as zero: where 16 are expected the probability is less than 10^-190"
 );
+
+/// What a packet without a flag is to a handshake that waited for its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    /// The sender's next packet: which it is was not known, or it comes too late or behind another.
+    Next,
+    /// The client's first packet behind a SYN-ACK, which does not follow its ISN.
+    First,
+    /// The client's packet that follows its ISN (or, once in 255 times, has a number of the same hash).
+    Completes,
+}
 
 /// How many handshakes wait, for each value of the low bits of their connections' hashes. Every packet reads one count.
 struct WaitingCounts {
@@ -227,18 +238,18 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
     }
 
-    /// Removes the tags of the same handshake as `tag`, as [`HandshakeCache::take`].
+    /// Takes the tags of the same handshake as `tag` out, or leaves them, as [`HandshakeCache::answer`].
     #[inline]
-    fn take(
+    fn answer(
         &self,
         hash: u64,
         tag: u64,
         timeout: u64,
         waiting: &WaitingCounts,
         is_none: impl Fn() -> bool,
-    ) -> Option<SignalKind> {
+    ) -> Option<Answer> {
         let index = self.set_index(hash);
-        let mut found = None;
+        let (mut found, mut is_left) = (None, false);
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             if there == 0 {
@@ -253,15 +264,36 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
             }
             // A handshake that has timed out here may have been given up by its tracker already.
             let is_waiting = age(there, tag) < timeout;
-            if is_waiting && has_other_isn(there, tag) && is_none() {
+            let answer = if is_waiting && has_same_isn(there, tag) {
+                Answer::Completes
+            } else if is_waiting && is_none() {
                 continue;
-            }
+            } else if is_waiting && has_isn(there) {
+                self.replace(slot, there, without_isn(there));
+                (found, is_left) = (found.max(Some(Answer::First)), true);
+                continue;
+            } else {
+                Answer::Next
+            };
             self.clear(index, way, there, waiting);
-            let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
-            let has_completed = found == Some(SignalKind::Completes);
-            found = Some(if is_next || has_completed { SignalKind::Completes } else { SignalKind::Ack });
+            found = found.max(Some(answer));
+        }
+        // It stood twice.
+        if is_left && found == Some(Answer::Completes) {
+            self.remove(hash, tag, waiting);
         }
         found
+    }
+
+    /// Removes the tags of the same handshake as `tag`.
+    fn remove(&self, hash: u64, tag: u64, waiting: &WaitingCounts) {
+        let index = self.set_index(hash);
+        for (way, slot) in self.sets[index].0.iter().enumerate() {
+            let there = slot.load(Relaxed);
+            if there != 0 && same(there, tag) {
+                self.clear(index, way, there, waiting);
+            }
+        }
     }
 
     /// Writes the level into a saved state.
@@ -319,10 +351,16 @@ fn has_isn(tag: u64) -> bool {
     tag & ISN_MASK << ISN_SHIFT != 0
 }
 
-/// Whether a tag waits for what follows another ISN than this one has.
+/// This tag, which waits for any packet of its side.
 #[inline]
-fn has_other_isn(tag: u64, other: u64) -> bool {
-    has_isn(tag) && (tag ^ other) & ISN_MASK << ISN_SHIFT != 0
+fn without_isn(tag: u64) -> u64 {
+    tag & !(ISN_MASK << ISN_SHIFT)
+}
+
+/// Whether a tag waits for what follows the ISN of this one.
+#[inline]
+fn has_same_isn(tag: u64, other: u64) -> bool {
+    (tag ^ other) & ISN_MASK << ISN_SHIFT == 0
 }
 
 /// The age of a tag in stamps; zero if the thread that put it in is ahead of this one.
@@ -366,7 +404,7 @@ impl HandshakeCache {
         levels_size + RecentConnections::size(LOST_COUNT) + WAITING_PLACE_COUNT
     }
 
-    /// Whether no handshake of this connection waits, so that [`Self::take`] would find nothing. True for most.
+    /// Whether no handshake of this connection waits, so that [`Self::answer`] would find nothing. True for most.
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
@@ -392,7 +430,7 @@ impl HandshakeCache {
         self.far.as_ref().filter(|_| self.is_far_used.load(Relaxed))
     }
 
-    /// Prefetches the set that [`Self::put`] and [`Self::take`] read first.
+    /// Prefetches the set that [`Self::put`] and [`Self::answer`] read first.
     #[inline]
     pub fn prefetch_set(&self, hash: u64) {
         self.near.prefetch_set(hash);
@@ -447,10 +485,20 @@ impl HandshakeCache {
 
     /// Removes this connection's handshake, whichever side it waits for: the connection was reset.
     pub fn give_up(&self, hash: u64, now_ns: i64) {
-        if !self.is_idle(hash) {
-            for side in [Side::First, Side::Second] {
-                self.take(hash, side, 0, now_ns);
-            }
+        for side in [Side::First, Side::Second] {
+            self.remove(hash, side, now_ns);
+        }
+    }
+
+    /// Removes this connection's handshake if it waits for a packet of this side.
+    pub fn remove(&self, hash: u64, waits_for: Side, now_ns: i64) {
+        if self.is_idle(hash) {
+            return;
+        }
+        let tag = tag(hash, waits_for, 0, now_ns);
+        self.near.remove(hash, tag, &self.waiting);
+        if let Some(far) = self.used_far() {
+            far.remove(hash, tag, &self.waiting);
         }
     }
 
@@ -462,30 +510,15 @@ impl HandshakeCache {
         !self.is_idle(hash) && (self.near.holds(hash, tag, self.timeout) || is_in_far())
     }
 
-    /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet
-    /// without a flag then is: [`SignalKind::Completes`] if `isn`, the number before its sequence number, is the
-    /// client's ISN (or, once in 255 times, has the same hash), and otherwise [`SignalKind::Ack`]. `None` if no
-    /// handshake was waiting.
+    /// What a packet of `sender` without a flag is to this connection's handshake, where `isn` is the number before its
+    /// sequence number; `None` if no handshake waits for it, or if it does not complete it and `is_none` says that it
+    /// answers nothing. The handshake then waits no longer, or if this was the first packet, for one more.
     #[inline]
-    pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<SignalKind> {
-        self.take_unless(hash, sender, isn, now_ns, || false)
-    }
-
-    /// As [`Self::take`], but a handshake with another ISN waits on if `is_none` says that the packet is no answer.
-    #[inline]
-    pub fn take_unless(
-        &self,
-        hash: u64,
-        sender: Side,
-        isn: u32,
-        now_ns: i64,
-        is_none: impl Fn() -> bool,
-    ) -> Option<SignalKind> {
+    pub fn answer(&self, hash: u64, sender: Side, isn: u32, now_ns: i64, is_none: impl Fn() -> bool) -> Option<Answer> {
         let tag = tag(hash, sender, short_isn(isn), now_ns);
-        let near = self.near.take(hash, tag, self.timeout, &self.waiting, &is_none);
+        let near = self.near.answer(hash, tag, self.timeout, &self.waiting, &is_none);
         let Some(far) = self.used_far().filter(|_| !self.is_idle(hash)) else { return near };
-        let far = far.take(hash, tag, self.timeout, &self.waiting, &is_none);
-        if far == Some(SignalKind::Completes) { far } else { near.or(far) }
+        near.max(far.answer(hash, tag, self.timeout, &self.waiting, &is_none))
     }
 
     /// Writes the cache into a saved state. No other thread may be using it.

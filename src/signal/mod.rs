@@ -20,9 +20,10 @@ pub use clock::{
     CLOCK_LEAP_MAX_NS, Clock, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases, TimeDoubt,
     Verdict,
 };
-pub use ends::{End, Numbers, RecentEnds};
+pub use ends::{BehindEnd, End, Numbers, RecentEnds};
 pub use handshake::{
-    CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
+    Answer, CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS,
+    SYN_TIMEOUT_MAX_TICKS,
 };
 pub use partition_set::PartitionSet;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
@@ -234,8 +235,8 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and one for family, side, origin, and whether the packet has
-    /// data.
+    /// Tick in the upper 48 bits, then a byte for the kind and one for family, side, origin, whether the packet has
+    /// data, and whether it was awaited.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
@@ -251,7 +252,11 @@ const ORIGIN_BITS: u32 = 4;
 /// Where the origin stands in the lowest byte of a signal's time and kind, behind family and side.
 const ORIGIN_SHIFT: u32 = 2;
 
-const _: () = assert!(ORIGIN_SHIFT + ORIGIN_BITS < u8::BITS);
+/// The bits behind the origin.
+const DATA_SHIFT: u32 = ORIGIN_SHIFT + ORIGIN_BITS;
+const AWAITED_SHIFT: u32 = DATA_SHIFT + 1;
+
+const _: () = assert!(AWAITED_SHIFT < u8::BITS);
 
 /// Where a packet was captured: an interface of a capture, or a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,8 +313,10 @@ pub struct SignalParts {
 }
 
 impl Signal {
-    /// The bit of a packet with data, behind the origin.
-    const DATA: u64 = 1 << (ORIGIN_SHIFT + ORIGIN_BITS);
+    /// The bit of a packet with data.
+    const DATA: u64 = 1 << DATA_SHIFT;
+    /// The bit of a packet that a handshake waited for.
+    const AWAITED: u64 = 1 << AWAITED_SHIFT;
 
     /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
@@ -363,6 +370,20 @@ impl Signal {
     #[inline]
     pub fn has_data(&self) -> bool {
         self.time_and_kind & Self::DATA != 0
+    }
+
+    /// Whether the packet is the first of its client behind a SYN-ACK, although it does not follow its number. Of other
+    /// kinds than [`SignalKind::Ack`] this is not known.
+    #[must_use]
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.time_and_kind & Self::AWAITED != 0
+    }
+
+    /// Says that a handshake waited for the packet.
+    #[inline]
+    pub fn set_awaited(&mut self) {
+        self.time_and_kind |= Self::AWAITED;
     }
 
     /// Sets the hash of the connection.

@@ -20,8 +20,8 @@ use crate::flow::{Family, FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PacketHeader, ReadHeader, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    AnyKey, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds, Signal, SignalKind,
-    SignalParts, WarmUp, Watch,
+    Answer, AnyKey, BehindEnd, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds,
+    Signal, SignalKind, SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -573,8 +573,9 @@ impl Signaller {
     #[inline(always)]
     fn push_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
         let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
-        let is_alive = !is_quiet && self.goes_on(quick_hash, sender, numbers, now_ns);
-        let mut is_chosen = is_alive;
+        let shown = if is_quiet { BehindEnd::Nothing } else { self.shown_by(quick_hash, sender, numbers, now_ns) };
+        // Another may have seemed to be the answer with which the next connection begins.
+        let mut is_chosen = shown != BehindEnd::Nothing;
         if self.is_watchful {
             is_chosen |= self.take_watched(quick_hash) || self.may_be_lost(quick_hash);
         }
@@ -595,7 +596,7 @@ impl Signaller {
         }
         self.cache.prefetch_set(quick_hash);
         self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
-        let kind = if is_alive { SignalKind::Alive } else { SignalKind::Ack };
+        let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { SignalKind::Ack };
         let place = self.stage(packet, kind, isn, false);
         self.stage.to_look_up |= place;
         if is_chosen {
@@ -645,11 +646,11 @@ impl Signaller {
         self.ends.put(quick_hash, sender, End { is_rst, at }, now_ns);
     }
 
-    /// Whether a packet without a flag, of a connection that is not quiet, shows that its sender has not ended.
+    /// What a packet without a flag shows, of a connection that is not quiet.
     #[inline(never)]
-    fn goes_on(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> bool {
+    fn shown_by(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> BehindEnd {
         self.record_ends();
-        self.ends.goes_on(quick_hash, sender, numbers, now_ns)
+        self.ends.shown_by(quick_hash, sender, numbers, now_ns)
     }
 
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
@@ -683,15 +684,15 @@ impl Signaller {
     }
 
     /// Waits no longer for the sender of this packet if a handshake in the stage did, and returns whether one did. What
-    /// is late is no answer: the handshake waits on.
+    /// is late is no answer: the handshake waits on. Behind another that does not follow its ISN it waits for one more,
+    /// as in the cache.
     #[inline(always)]
     fn take_staged<H>(&mut self, packet: Unskipped<H>, isn: u32) -> bool {
         let Unskipped { quick_hash, sender, numbers, now_ns, .. } = packet;
         let (count, awaited_isn) = self.awaited.take(quick_hash, sender);
-        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn)
-            && self.is_late(quick_hash, sender, numbers, now_ns)
-        {
-            (0..count).for_each(|_| self.awaited.put(quick_hash, sender, awaited_isn));
+        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) {
+            let kept_isn = awaited_isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
+            (0..count).for_each(|_| self.awaited.put(quick_hash, sender, kept_isn));
             return true;
         }
         (0..count).for_each(|_| self.cache.retract(quick_hash));
@@ -763,13 +764,15 @@ impl Signaller {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
                 // What is late is no answer to the handshake of the next connection.
                 let is_late = || self.ends.is_late(quick_hash, sender, numbers, now_ns);
-                let waited_for = self.cache.take_unless(quick_hash, sender, isn, now_ns, is_late);
-                let take_syn = |syns: &HandshakeCache| syns.take_unless(quick_hash, sender, isn, now_ns, is_late);
-                let seen_syn = self.seen_syns.as_deref().and_then(take_syn);
-                if waited_for == Some(SignalKind::Completes) {
-                    self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
+                let answer = self.cache.answer(quick_hash, sender, isn, now_ns, is_late);
+                let answer_syn = |syns: &HandshakeCache| syns.answer(quick_hash, sender, isn, now_ns, is_late);
+                let seen_syn = self.seen_syns.as_deref().and_then(answer_syn);
+                match answer {
+                    Some(Answer::Completes) => self.stage.signals_mut()[at].set_kind(SignalKind::Completes),
+                    Some(Answer::First) => self.stage.signals_mut()[at].set_awaited(),
+                    Some(Answer::Next) | None => {}
                 }
-                is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
+                is_chosen || answer.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
             // No segment makes one.
             SignalKind::Known => true,
@@ -800,13 +803,13 @@ impl Signaller {
                 // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or
                 // shortly before it, where data of the client was not captured.
                 if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
-                    self.stage.signals_mut()[at].set_isn(numbers.acked.wrapping_sub(1));
+                    let signal = &mut self.stage.signals_mut()[at];
+                    signal.set_isn(numbers.acked.wrapping_sub(1));
+                    signal.set_awaited();
                 }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
-                self.cache.take(quick_hash, sender, isn, now_ns);
-                if let Some(seen_syns) = &self.seen_syns {
-                    seen_syns.take(quick_hash, sender, isn, now_ns);
-                }
+                self.cache.remove(quick_hash, sender, now_ns);
+                self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender, now_ns));
                 true
             }
         }

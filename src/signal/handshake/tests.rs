@@ -6,6 +6,12 @@ const TIMEOUT_NS: i64 = 60_000_000_000;
 
 const ISN: u32 = 77;
 
+impl HandshakeCache {
+    fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<Answer> {
+        self.answer(hash, sender, isn, now_ns, || false)
+    }
+}
+
 fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
     cache.take(hash, sender, ISN, now_ns).is_some()
 }
@@ -58,9 +64,9 @@ fn what_stands_twice_completes_by_either_number() {
         let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         assert!(!cache.put(hash(1), Side::First, Some(7), 0));
         assert!(!cache.put(hash(2), Side::First, Some(numbers[0]), 0));
-        assert!(takes(&cache, hash(1), Side::First, 0), "now a place before its own is free");
-        assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0));
-        assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(SignalKind::Completes), "{numbers:?}");
+        cache.remove(hash(1), Side::First, 0);
+        assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0), "a place before its own is free");
+        assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(Answer::Completes), "{numbers:?}");
         assert!(!takes(&cache, hash(2), Side::First, 0), "both are taken");
     }
 }
@@ -176,32 +182,54 @@ fn what_waited_too_long_makes_room_without_a_loss() {
 #[test]
 fn only_what_comes_next_completes() {
     let cache = HandshakeCache::new(1024, TIMEOUT_NS);
-    for (isn, taken, kind) in [
-        (Some(ISN), ISN, SignalKind::Completes),
-        (Some(ISN), ISN + 1_000, SignalKind::Ack),
-        (Some(0), 0, SignalKind::Completes),
-        (None, ISN, SignalKind::Ack),
-        (None, 0, SignalKind::Ack),
+    for (isn, taken, answers) in [
+        (Some(ISN), ISN, [Some(Answer::Completes), None, None]),
+        (Some(ISN), ISN + 1_000, [Some(Answer::First), Some(Answer::Next), None]),
+        (Some(0), 0, [Some(Answer::Completes), None, None]),
+        (None, ISN, [Some(Answer::Next), None, None]),
+        (None, 0, [Some(Answer::Next), None, None]),
     ] {
         cache.put(hash(1), Side::First, isn, 0);
-        assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{isn:?} {taken}");
+        for answer in answers {
+            assert_eq!(cache.take(hash(1), Side::First, taken, 0), answer, "{isn:?} {taken}");
+        }
+        assert!(cache.is_idle(hash(1)));
     }
     // The answer to a retransmitted SYN-ACK replaces what waits, with any ISN.
     cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.put(hash(1), Side::First, Some(5), 0);
-    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(SignalKind::Completes));
+    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Answer::Completes));
     assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
     cache.put(hash(1), Side::First, Some(ISN), 0);
-    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(SignalKind::Ack), "it may have timed out");
+    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Answer::Next), "it may have timed out");
     cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.give_up(hash(1), 0);
     assert_eq!(cache.take(hash(1), Side::First, ISN, 0), None);
     let others = (0..100_000).filter(|other| {
         cache.put(hash(1), Side::First, Some(ISN), 0);
-        cache.take(hash(1), Side::First, ISN + 1 + other, 0) == Some(SignalKind::Completes)
+        cache.take(hash(1), Side::First, ISN + 1 + other, 0) == Some(Answer::Completes)
     });
     let others = others.count();
     assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");
+}
+
+#[test]
+fn behind_a_packet_that_is_no_answer_the_answer_is_waited_for() {
+    let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+    cache.put(hash(1), Side::First, Some(ISN), 0);
+    assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || true), None, "what is late changes nothing");
+    assert!(cache.awaits_answer(hash(1), Side::First, 0));
+    assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || false), Some(Answer::First));
+    assert!(!cache.is_idle(hash(1)) && !cache.awaits_answer(hash(1), Side::First, 0), "that it was none is not known");
+    assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || true), None, "nor is it the one more");
+    assert_eq!(cache.answer(hash(1), Side::First, ISN, 0, || false), Some(Answer::Next));
+    assert!(cache.is_idle(hash(1)));
+    cache.put(hash(1), Side::First, Some(ISN), 0);
+    assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || false), Some(Answer::First));
+    cache.remove(hash(1), Side::Second, 0);
+    assert!(!cache.is_idle(hash(1)));
+    cache.remove(hash(1), Side::First, 0);
+    assert!(cache.is_idle(hash(1)), "behind an end nothing waits");
 }
 
 #[test]

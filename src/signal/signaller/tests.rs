@@ -54,20 +54,78 @@ const SERVER: (u32, u16) = (5, 80);
 
 #[test]
 fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
-    let (there, back) = (|flags| segment(CLIENT, SERVER, flags), |flags| segment(SERVER, CLIENT, flags));
+    let there = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let back = |flags| TcpSegment { ack: 101, ..segment(SERVER, CLIENT, flags) };
     let packets = [
-        there(ACK),
-        there(SYN),
-        there(ACK),
+        there(ACK, 101),
+        there(SYN, 100),
+        there(ACK, 101),
         back(SYN | ACK),
         back(ACK),
-        there(ACK),
-        there(ACK),
+        there(ACK, 101),
+        there(ACK, 101),
         back(ACK),
-        there(FIN | ACK),
+        there(FIN | ACK, 101),
     ];
     let kinds = kinds(&mut signaller(false, 1024), &packets);
-    assert_eq!(kinds, [SignalKind::Syn, SignalKind::SynAck, SignalKind::Ack, SignalKind::Fin]);
+    assert_eq!(kinds, [SignalKind::Syn, SignalKind::SynAck, SignalKind::Completes, SignalKind::Fin]);
+}
+
+#[test]
+fn behind_a_packet_that_does_not_follow_the_handshake_one_more_goes_on() {
+    let there = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let server_fin = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, FIN | ACK) };
+    let packets =
+        [there(SYN, 100), syn_ack, server_fin, there(ACK, 77_000), there(ACK, 101), there(ACK, 102), there(ACK, 300)];
+    let mut in_one_stage = signaller(false, 1024);
+    let mut each_alone = signaller(false, 1024);
+    let signals = |signaller: &mut Signaller, segments: &[TcpSegment]| {
+        let mut signals = Vec::new();
+        segments.iter().for_each(|segment| signaller.push(segment, || (1, 0), |signal| signals.push(signal)));
+        signaller.flush(|signal| signals.push(signal));
+        signals
+    };
+    let each: Vec<Signal> = packets.iter().flat_map(|packet| signals(&mut each_alone, &[*packet])).collect();
+    for (signals, what) in [(signals(&mut in_one_stage, &packets), "in one stage"), (each, "each alone")] {
+        let shown: Vec<_> = signals.iter().map(|signal| (signal.kind(), signal.is_awaited())).collect();
+        let expected = [
+            (SignalKind::Syn, false),
+            (SignalKind::SynAck, false),
+            (SignalKind::Fin, true),
+            (SignalKind::Ack, true),
+            (SignalKind::Ack, false),
+        ];
+        assert_eq!(shown, expected, "{what}");
+    }
+}
+
+#[test]
+fn the_answer_goes_on_although_another_packet_was_taken_for_it() {
+    use SignalKind::{Ack, Completes, Fin, Syn, SynAck};
+    let of_client = |flags, seq, ack| TcpSegment { seq, ack, ..segment(CLIENT, SERVER, flags) };
+    let of_server = |flags, seq, ack| TcpSegment { seq, ack, ..segment(SERVER, CLIENT, flags) };
+    const NEXT: u32 = 9 << 20;
+    let mut signaller = signaller(false, 1 << 10);
+    let opened = [of_client(SYN, 100, 0), of_server(SYN | ACK, 199, 101), of_client(ACK, 101, 200)];
+    assert_eq!(kinds(&mut signaller, &opened), [Syn, SynAck, Completes]);
+    let ended = [of_client(FIN | ACK, 101, 200), of_server(FIN | ACK, 200, 102)];
+    assert_eq!(kinds(&mut signaller, &ended), [Fin, Fin]);
+    // A number of which the cache knows the same.
+    let forged = (1 << 30..).find(|seq| {
+        let cache = HandshakeCache::new(1, 1_000_000_000);
+        cache.put(1, Side::First, Some(NEXT), 0);
+        cache.answer(1, Side::First, seq - 1, 0, || false) == Some(Answer::Completes)
+    });
+    let next = [
+        of_client(SYN, NEXT, 0),
+        of_server(SYN | ACK, 7 << 20, NEXT + 1),
+        of_client(ACK, forged.unwrap(), 1),
+        of_client(ACK, NEXT + 1, (7 << 20) + 1),
+        of_client(ACK, NEXT + 1, (7 << 20) + 900),
+    ];
+    let shown: Vec<_> = next.iter().flat_map(|packet| kinds(&mut signaller, &[*packet])).collect();
+    assert_eq!(shown, [Syn, SynAck, Completes, Ack]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::flow::Side;
 use crate::handover::{HalfOpenList, MIDSTREAM};
-use crate::signal::HandshakeCache;
+use crate::signal::{Answer, HandshakeCache};
 use crate::track::Sighting;
 
 fn scene() -> Scene {
@@ -216,7 +216,7 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
     let cache = HandshakeCache::new(1, 1_000_000_000);
     let completes = |isn, other| {
         cache.put(1, Side::First, Some(isn), 0);
-        cache.take(1, Side::First, other, 0) == Some(SignalKind::Completes)
+        cache.answer(1, Side::First, other, 0, || false) == Some(Answer::Completes)
     };
     // The hash of the second begins with a zero byte, for which the capture writes another.
     for isn in [1, 1_114_951_855] {
