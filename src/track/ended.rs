@@ -152,6 +152,15 @@ impl EndedConnections {
         self.records.find(hash).map(|place| Ended::of_word(self.records.get(place)))
     }
 
+    /// How many ticks ago the recorded connection ended, if it has this client and number. Of one that is old
+    /// this is not known.
+    pub(super) fn age_of(&self, hash: ConnectionHash, (client, short_isn): (Side, u32), now: u64) -> Option<u64> {
+        let word = self.records.get(self.records.find(hash)?);
+        let ended = Ended::of_word(word);
+        let is_it = (ended.client, ended.short_isn) == (client, short_isn) && !ended.is_old;
+        is_it.then(|| now.wrapping_sub(word >> END_SHIFT) & TICK_MASK)
+    }
+
     /// Removes what is recorded of a connection.
     pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
         let place = self.records.find(hash)?;

@@ -9,8 +9,8 @@
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: open if its handshake came again; other: open |
-//! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
-//! | FIN | unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
+//! | other, of the client | open if it was awaited | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
+//! | FIN | of a server whose client's answer is awaited: answered, mark; else: unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
@@ -19,6 +19,9 @@
 //! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them, and a FIN of the server ends them at once.
+//!
+//! A flood pushes handshakes out of their ring before their time. The capture side knows for longer which of them wait
+//! for their client's answer ("awaited"); of what opens then the start is that of the answer, or unknown.
 //!
 //! Of these a handshake of which nothing was seen but a SYN-ACK is presumed to be answered if its server does not go on
 //! to repeat it: with an ACK, or with a RST, neither of which is seen. It stays half-open beyond the timeout, until its
@@ -386,12 +389,19 @@ impl Tracker {
                 return self.begin_anew(signal, parts, None);
             }
             SignalKind::Known => return self.open_known(signal, parts, None),
+            SignalKind::Ack if signal.is_awaited() => return self.open_awaited(signal, parts),
             SignalKind::Ack => self.begin_candidate(signal, parts),
             SignalKind::Alive => {
                 if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
                     return self.reopen(signal, parts, None, ended);
                 }
                 self.begin_candidate(signal, parts);
+            }
+            SignalKind::Fin if signal.is_awaited() && self.config.one_way_max == 0 => {
+                let (state, client) = (ConnectionState::AnsweredUnseenServerFin, parts.sender.other());
+                let answered = self.new_entry(signal.hash(), state, client, FilterEntry::short_isn(parts.isn));
+                self.counts.one_sided += 1;
+                self.begin(signal, None, &answered);
             }
             SignalKind::Fin => {
                 // If the connection has not ended after all, this side has.
@@ -621,6 +631,8 @@ impl Tracker {
                 return Some(self.pass(signal, slot, &opened, None));
             }
             (ConnectionState::AnsweredUnseen, false) => {
+                // If the SYN-ACK was forged behind a false end, this side has ended what goes on.
+                self.ended.put_fin(signal.hash(), parts.sender);
                 self.counts.one_sided += 1;
                 ConnectionState::AnsweredUnseenServerFin
             }
@@ -962,6 +974,17 @@ impl Tracker {
         }
     }
 
+    /// Opens an unknown connection whose client's answer to a SYN-ACK this is, although it does not follow its number.
+    #[cold]
+    fn open_awaited(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
+        // A host that is asked by a forged SYN-ACK says where it is.
+        if self.judge(signal, parts, None) == Verdict::Contradicts {
+            return None;
+        }
+        let entry = self.new_entry(signal.hash(), ConnectionState::Established, parts.sender, ISN_UNKNOWN);
+        self.open_unplaced(signal, entry)
+    }
+
     fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
         let is_same = entry.short_isn == short_isn;
@@ -985,7 +1008,7 @@ impl Tracker {
                 self.counts.expired += u64::from(self.is_presumed(slot));
                 return self.begin_anew(signal, parts, Some(slot));
             }
-            _ => self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now),
+            _ => self.put_rival(signal, (parts.sender, parts.isn)),
         }
         self.counts.repeats += 1;
         None
@@ -1034,7 +1057,7 @@ impl Tracker {
                     && entry.short_isn != short_isn =>
             {
                 // It may be forged: the client's next packet says which connection there is.
-                self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                self.put_rival(signal, (client, parts.isn));
                 self.counts.repeats += 1;
                 None
             }
@@ -1047,7 +1070,7 @@ impl Tracker {
                 self.begin_anew(signal, parts, Some(slot))
             }
             state if state.is_half_open() && (entry.client != client || entry.short_isn != short_isn) => {
-                self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                self.put_rival(signal, (client, parts.isn));
                 self.counts.repeats += 1;
                 None
             }
@@ -1171,6 +1194,9 @@ impl Tracker {
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
             return self.replace(signal, (slot, entry), rival, false);
         }
+        if !is_own && entry.state != ConnectionState::Closed && self.is_of_former(signal, (parts.sender, parts.isn)) {
+            return None;
+        }
         match entry.state {
             ConnectionState::SynSent if is_own => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
@@ -1255,6 +1281,22 @@ impl Tracker {
     }
 
     // Handshakes that contradict what is known.
+
+    /// Records a handshake that contradicts a known one, unless it is that of the connection before once more.
+    #[cold]
+    fn put_rival(&mut self, signal: &Signal, (client, isn): (Side, u32)) {
+        if !self.is_of_former(signal, (client, isn)) {
+            self.rivals.put(signal.hash(), client, isn, self.now);
+        }
+    }
+
+    /// Whether a client and its ISN are those of the connection that ended lately between the ends of a known one:
+    /// behind the copies of its handshake come those of its client's packets.
+    #[cold]
+    fn is_of_former(&self, signal: &Signal, (client, isn): (Side, u32)) -> bool {
+        let ended_ticks_ago = self.ended.age_of(signal.hash(), (client, FilterEntry::short_isn(isn)), self.now);
+        ended_ticks_ago.is_some_and(|ticks| ticks <= u64::from(self.config.linger_ticks))
+    }
 
     /// What a packet without a flag says about the handshakes that contradict its connection, which is known or not.
     #[inline]

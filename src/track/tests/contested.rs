@@ -77,6 +77,27 @@ fn a_syn_ack_that_its_client_does_not_follow_opens_nothing() {
 }
 
 #[test]
+fn copies_of_the_handshake_before_contradict_nothing() {
+    for key in KEYS.map(|key| key()) {
+        for begun in ["7SaC", "7Sa", "7a"] {
+            let mut scene = Scene::new(config());
+            assert_eq!(scene.play(key, "3SaCFf+").len(), 2);
+            let start = tick(&scene);
+            let mut events = scene.play(key, begun);
+            scene.pass(u64::from(LINGER_TICKS) - 1);
+            // The SYN-ACK, and data that follows the client's number.
+            events.extend(scene.play(key, "3aC7aC"));
+            assert_eq!(events, [Event::Open(key, start)], "{begun}");
+        }
+        // Later it is another connection.
+        let mut scene = Scene::new(config());
+        scene.play(key, "3SaCFf+7SaC");
+        scene.pass(u64::from(LINGER_TICKS) + 1);
+        assert!(matches!(scene.play(key, "3aC")[..], [Event::Replace(..)]));
+    }
+}
+
+#[test]
 fn a_client_that_denies_a_forged_syn_ack_goes_on_with_what_a_forged_rst_had_ended() {
     for key in KEYS.map(|key| key()) {
         let mut scene = Scene::new(config());
@@ -85,6 +106,18 @@ fn a_client_that_denies_a_forged_syn_ack_goes_on_with_what_a_forged_rst_had_ende
         scene.pass(u64::from(LINGER_TICKS) + 3);
         scene.send(key, Server, SignalKind::SynAck, FORGED);
         assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN), Some(Event::Reopen(key, start)));
+    }
+}
+
+#[test]
+fn a_fin_behind_a_forged_syn_ack_ends_what_it_is_of() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        assert_eq!(scene.play(key, "7SaDr").len(), 2);
+        scene.play(key, "F");
+        scene.send(key, Server, SignalKind::SynAck, FORGED);
+        assert_eq!(scene.play(key, "f"), []);
+        assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN), None, "both have ended");
     }
 }
 

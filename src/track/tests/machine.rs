@@ -146,10 +146,18 @@ impl Machine {
             (SignalKind::Syn, _) => (known.isn != packet.isn && known.stage != Stage::Open, false),
             _ => (false, false),
         };
-        if is_contradicted {
+        // What comes again of the connection before is no other.
+        if is_contradicted && !(stays && self.is_former(packet, client, now)) {
             self.put_rival(packet.connection, (client, packet.isn), now);
         }
         is_contradicted && stays
+    }
+
+    /// Whether a packet has the client and number of the connection that ended lately between its ends.
+    fn is_former(&self, packet: Packet, client: Sender, now: u64) -> bool {
+        self.ended.get(&packet.connection).is_some_and(|before| {
+            (before.client, before.isn) == (client, packet.isn) && now - before.since <= u64::from(LINGER_TICKS)
+        })
     }
 
     /// Keeps the handshake of a SYN-ACK that is the first packet of its connection.
@@ -276,7 +284,8 @@ impl Machine {
         let known = self.known.get(&packet.connection)?;
         let is_first = known.stage == Stage::Answered && known.client == packet.sender && known.isn != packet.isn;
         let is_alive = packet.kind == SignalKind::Alive;
-        let is_plain = packet.kind == SignalKind::Ack || packet.kind == SignalKind::Completes && known.is_unseen;
+        let completes = packet.kind == SignalKind::Completes && known.is_unseen;
+        let is_plain = packet.kind == SignalKind::Ack || completes && !self.is_former(packet, packet.sender, now);
         if !is_first || !is_plain && !is_alive {
             return None;
         }
@@ -314,9 +323,15 @@ impl Machine {
         let stage = before.map(|known| known.stage);
         let is_trace = before.is_some_and(|known| known.stage == Stage::Closed && known.isn == 0);
         let closed = after.filter(|known| known.stage == Stage::Closed && stage != Some(Stage::Closed));
+        let is_of_unseen = before.is_some_and(|known| {
+            known.stage == Stage::Answered && known.is_unseen && known.client != packet.sender && known.ended.is_empty()
+        });
         let known = self.ended.entry(packet.connection);
         match (packet.kind, stage) {
             (SignalKind::Fin, None | Some(Stage::Closed | Stage::SynSent)) => {
+                known.and_modify(|known| known.ended.push(packet.sender));
+            }
+            (SignalKind::Fin, _) if is_of_unseen && closed.is_none() => {
                 known.and_modify(|known| known.ended.push(packet.sender));
             }
             (SignalKind::Rst, None | Some(Stage::Closed | Stage::SynSent | Stage::Answered)) if !is_trace => {
@@ -370,6 +385,11 @@ impl Machine {
         let was = before.clone();
         let rules = self.rules;
         let is_candidate = before.as_ref().is_some_and(|known| known.stage == Stage::Candidate);
+        let is_other = before.as_ref().is_some_and(|known| {
+            let is_own = (known.client, known.isn) == (packet.sender, packet.isn);
+            !is_own && !matches!(known.stage, Stage::Closed | Stage::Candidate)
+        });
+        let is_former = is_other && self.is_former(packet, packet.sender, now);
         let (after, events) = match packet.kind {
             SignalKind::Ack | SignalKind::Alive | SignalKind::Fin | SignalKind::Rst if is_candidate => {
                 after_candidate(before, packet, now)
@@ -381,6 +401,7 @@ impl Machine {
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
             SignalKind::Completes if is_contested => after_data(before, packet, rules.one_way),
+            SignalKind::Completes if is_former => (before, vec![]),
             SignalKind::Completes => after_completes(before, packet, (now, self.start_of(packet, now)), rules),
             SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
                 let unmarked = before.map(|known| Known { ended: vec![], ..known });

@@ -9,6 +9,7 @@ mod links;
 mod machine;
 mod one_way;
 mod pickup;
+mod recycled;
 mod refused;
 mod ring;
 mod table;
@@ -77,12 +78,23 @@ impl Scene {
 
     /// Sends a packet of the connection with this key, client first, now.
     fn send(&mut self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Option<Event> {
-        let signal = match key {
-            AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
-            AnyKey::V6(key) => signal(&self.hash_v6, &key, sender, (self.tick, kind, isn)),
-        };
+        let signal = self.signal(key, sender, kind, isn);
         self.tracker.prefetch(&signal);
         self.tracker.handle(&signal)
+    }
+
+    /// As [`Self::send`], of a packet that the capture side waited for.
+    fn send_awaited(&mut self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Option<Event> {
+        let mut signal = self.signal(key, sender, kind, isn);
+        signal.set_awaited();
+        self.tracker.handle(&signal)
+    }
+
+    fn signal(&self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Signal {
+        match key {
+            AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
+            AnyKey::V6(key) => signal(&self.hash_v6, &key, sender, (self.tick, kind, isn)),
+        }
     }
 
     /// Plays the packets of one connection, a letter each: `S` SYN, `A` SYN-ACK, `D` data or a bare ACK, `F` FIN, `R`

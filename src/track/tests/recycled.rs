@@ -1,0 +1,58 @@
+//! Handshakes that a flood has pushed out of the ring while the capture side still waits for their answers.
+
+use super::*;
+use Sender::{Client, Server};
+
+const ISN: u32 = 7 << 20;
+
+/// A tracker whose ring has recycled the handshake of this connection.
+fn flooded(key: AnyKey, begun: &str) -> Scene {
+    let mut scene = Scene::new(TrackerConfig { half_open_count: 64, ..config() });
+    assert_eq!(scene.play(key, begun), []);
+    for number in 100..1_000 {
+        assert_eq!(scene.send(any_key(number), Client, SignalKind::Syn, ISN), None);
+    }
+    assert!(!scene.half_open().iter().any(|record| record.key == key));
+    scene.pass(1);
+    scene
+}
+
+#[test]
+fn a_client_that_is_waited_for_opens_its_connection_at_an_unknown_start() {
+    for key in [v4(1), v4(2), v6(1), v6(2)] {
+        let mut scene = flooded(key, "7Sa");
+        assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN + 1_000), None, "a packet of an unknown connection");
+        let opened = scene.send_awaited(key, Client, SignalKind::Ack, ISN + 1_000);
+        assert_eq!(opened, Some(Event::Open(key, FilterEntry::tick_of(scene.tick) | MIDSTREAM)));
+        assert_eq!(scene.send_awaited(key, Client, SignalKind::Ack, ISN), None, "it is open");
+        assert!(matches!(scene.play(key, "Ff")[..], [Event::Close(..)]));
+    }
+}
+
+#[test]
+fn a_client_that_denies_a_forged_syn_ack_opens_nothing() {
+    for key in [v4(1), v6(2)] {
+        // This one, to which no SYN was seen, is known whole.
+        let mut scene = flooded(key, "7a");
+        assert_eq!(scene.send_awaited(key, Client, SignalKind::Ack, 1 << 30), None);
+        assert!(matches!(scene.send_awaited(key, Client, SignalKind::Ack, ISN + 3), Some(Event::Open(..))));
+    }
+}
+
+#[test]
+fn the_fin_of_a_server_before_the_answer_counts() {
+    for key in [v4(1), v4(2), v6(1), v6(2)] {
+        for (kind, isn) in [(SignalKind::Completes, ISN), (SignalKind::Ack, ISN + 1_000)] {
+            let mut scene = flooded(key, "7Sa");
+            assert_eq!(scene.send_awaited(key, Server, SignalKind::Fin, ISN), None);
+            let start = FilterEntry::tick_of(scene.tick);
+            assert!(scene.half_open().iter().any(|record| record.key == key && record.answered));
+            scene.pass(1);
+            assert_eq!(scene.send_awaited(key, Client, kind, isn), Some(Event::Open(key, start)), "{kind:?}");
+            assert_eq!(scene.send(key, Client, SignalKind::Fin, isn), Some(Event::Close(key, start)), "{kind:?}");
+        }
+        let mut scene = flooded(key, "7Sa");
+        assert_eq!(scene.send(key, Server, SignalKind::Fin, ISN), None, "nobody waits");
+        assert_eq!(scene.counts().unmatched_fins, 1);
+    }
+}
