@@ -39,8 +39,9 @@
 //! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may
 //!   complete it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for
 //!   good, nothing is certain.
-//! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged
-//!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
+//! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST, or when so many
+//!   others have ended that the end may be forgotten (one in 256 of those that there is room for). So is forged data of
+//!   a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
 //!   Whether such a connection is listed is not certain until another begins between the same ends.
 //! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:
 //!   for as long as a handshake may take what they open is not certain, until another connection begins.

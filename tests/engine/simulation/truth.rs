@@ -36,6 +36,10 @@ const COPIES_US: i64 = 800_000;
 /// How many false ends of a connection leave the true one known.
 const FALSE_ENDS_MAX: u32 = 3;
 
+/// The ends that are known for certain, as one in this many of the connections that there is room for: the engine keeps
+/// 16 times as many, in sets of four.
+const ENDS_KNOWN_DIVISOR: u64 = 256;
+
 /// How long what passes may be of a connection that has ended.
 const LATE_MAX_US: i64 = 600 * SECOND_US;
 
@@ -133,8 +137,8 @@ struct Connection {
     last_us: i64,
     /// Until when a SYN behind a false end seems to have begun another connection.
     blocked_until_us: i64,
-    /// How many connections had ended when it seemed to end although it had not.
-    hidden_at_count: u64,
+    /// How many connections had ended when it ended, or seemed to.
+    ended_at_count: u64,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
     /// The number behind the client's SYN, once that has passed, and whether what follows it has before any SYN-ACK.
@@ -162,7 +166,7 @@ impl Connection {
             is_answered_late: false,
             syn_us: now_us,
             blocked_until_us: i64::MIN,
-            hidden_at_count: 0,
+            ended_at_count: 0,
             last_us: now_us,
             has_passed: [false; 2],
             first_number: None,
@@ -240,7 +244,7 @@ impl Connection {
     fn settle(&mut self, now_us: i64, ended_count: u64) {
         if self.is_open() && self.seems_ended() && self.hidden_us.is_none() {
             self.hidden_us = Some(now_us);
-            self.hidden_at_count = ended_count;
+            self.ended_at_count = ended_count;
         }
     }
 
@@ -305,6 +309,8 @@ pub(super) struct Truth {
     leap_us: Option<i64>,
     /// The connections that have ended so far.
     ended_count: u64,
+    /// Behind so many others the end of a connection may have been forgotten.
+    ends_known: u64,
     /// Connections whose handshake was completed.
     pub(super) opened: u64,
 }
@@ -327,6 +333,7 @@ impl Truth {
             has_flood: world.flood > 0,
             leap_us: Clocks::new(world, 0).leap_us(),
             ended_count: 0,
+            ends_known: world.room / ENDS_KNOWN_DIVISOR,
             opened: 0,
         }
     }
@@ -404,7 +411,7 @@ impl Truth {
         }
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
-        if connection.hidden_us.is_some() && self.ended_count > connection.hidden_at_count {
+        if connection.hidden_us.is_some() && self.ended_count > connection.ended_at_count {
             connection.doubt = Some("others ended since a false end");
         }
         own(connection, now_us, segment, side, is_gone, self.ended_count);
@@ -469,6 +476,9 @@ impl Truth {
             live.remove(at);
             self.ended_count += 1;
             self.ended.push_back((now_us, connection, ends));
+            if let Some(connection) = self.connections.get_mut(&(connection, ends)) {
+                connection.ended_at_count = self.ended_count;
+            }
             if live.is_empty() {
                 self.live.remove(&ends);
             }
@@ -517,6 +527,8 @@ impl Truth {
                     self.ghosts.insert(ends, "a copy that came late behind a RST");
                 } else if connection.is_answered_late && side == 0 {
                     self.ghosts.insert(ends, "a handshake with the same numbers");
+                } else if self.ended_count - connection.ended_at_count > self.ends_known {
+                    self.ghosts.insert(ends, "a copy that came when many others had ended");
                 }
             }
         }
