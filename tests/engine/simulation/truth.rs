@@ -412,7 +412,7 @@ impl Truth {
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
         if connection.hidden_us.is_some() && self.ended_count > connection.ended_at_count {
-            connection.doubt = Some("others ended since a false end");
+            connection.doubt.get_or_insert("others ended since a false end");
         }
         own(connection, now_us, segment, side, is_gone, self.ended_count);
         let is_new = !was_complete && connection.complete_us.is_some();
