@@ -235,8 +235,8 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and one for family, side, origin, whether the packet has
-    /// data, and whether it was awaited.
+    /// Tick in the upper 48 bits, then a byte for the kind and whether the packet comes before an answer, and one for
+    /// family, side, origin, whether it has data, and whether it was awaited.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
@@ -256,7 +256,14 @@ const ORIGIN_SHIFT: u32 = 2;
 const DATA_SHIFT: u32 = ORIGIN_SHIFT + ORIGIN_BITS;
 const AWAITED_SHIFT: u32 = DATA_SHIFT + 1;
 
-const _: () = assert!(AWAITED_SHIFT < u8::BITS);
+/// Where the kind stands, and the bit behind it.
+const KIND_SHIFT: u32 = u8::BITS;
+const KIND_MASK: u64 = SignalKind::ALL.len() as u64 - 1;
+const BEFORE_ANSWER_SHIFT: u32 = KIND_SHIFT + SignalKind::ALL.len().ilog2();
+const TICK_SHIFT: u32 = 2 * u8::BITS;
+
+const _: () = assert!(AWAITED_SHIFT < KIND_SHIFT && BEFORE_ANSWER_SHIFT < TICK_SHIFT);
+const _: () = assert!(SignalKind::ALL.len().is_power_of_two());
 
 /// Where a packet was captured: an interface of a capture, or a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,6 +324,8 @@ impl Signal {
     const DATA: u64 = 1 << DATA_SHIFT;
     /// The bit of a packet that a handshake waited for.
     const AWAITED: u64 = 1 << AWAITED_SHIFT;
+    /// The bit of a packet whose server's handshake waits for the client.
+    const BEFORE_ANSWER: u64 = 1 << BEFORE_ANSWER_SHIFT;
 
     /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
@@ -331,7 +340,7 @@ impl Signal {
         Signal {
             key,
             hash: hash.0,
-            time_and_kind: parts.tick << 16 | (parts.kind as u64) << 8 | bits,
+            time_and_kind: parts.tick << TICK_SHIFT | (parts.kind as u64) << KIND_SHIFT | bits,
             isn: parts.isn,
             moment: Moment(0),
         }
@@ -372,8 +381,8 @@ impl Signal {
         self.time_and_kind & Self::DATA != 0
     }
 
-    /// Whether the packet is the first of its client behind a SYN-ACK, although it does not follow its number. Of other
-    /// kinds than [`SignalKind::Ack`] this is not known.
+    /// Whether the packet is the first of its client behind a SYN-ACK, although it does not follow its number, or a
+    /// FIN. Of other kinds than [`SignalKind::Ack`] and [`SignalKind::Fin`] this is not known.
     #[must_use]
     #[inline]
     pub fn is_awaited(&self) -> bool {
@@ -386,6 +395,19 @@ impl Signal {
         self.time_and_kind |= Self::AWAITED;
     }
 
+    /// Whether the packet is a FIN of a server whose client has not answered its SYN-ACK yet.
+    #[must_use]
+    #[inline]
+    pub fn is_before_answer(&self) -> bool {
+        self.time_and_kind & Self::BEFORE_ANSWER != 0
+    }
+
+    /// Says that the client of the packet's sender has not answered its SYN-ACK, which acknowledges this ISN.
+    pub fn set_before_answer(&mut self, isn: u32) {
+        self.time_and_kind |= Self::BEFORE_ANSWER;
+        self.isn = isn;
+    }
+
     /// Sets the hash of the connection.
     #[inline]
     fn set_hash(&mut self, hash: ConnectionHash) {
@@ -395,12 +417,7 @@ impl Signal {
     /// Changes the kind.
     #[inline]
     fn set_kind(&mut self, kind: SignalKind) {
-        self.time_and_kind = self.time_and_kind & !(0xff << 8) | (kind as u64) << 8;
-    }
-
-    /// Changes the ISN.
-    fn set_isn(&mut self, isn: u32) {
-        self.isn = isn;
+        self.time_and_kind = self.time_and_kind & !(KIND_MASK << KIND_SHIFT) | (kind as u64) << KIND_SHIFT;
     }
 
     /// The moment at which the packet came.
@@ -421,7 +438,7 @@ impl Signal {
     #[must_use]
     #[inline]
     pub fn kind(&self) -> SignalKind {
-        SignalKind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(SignalKind::ALL.len() - 1)]
+        SignalKind::ALL[(self.time_and_kind >> KIND_SHIFT & KIND_MASK) as usize]
     }
 
     /// Whether the packet may end its connection, or take an end back.
@@ -429,7 +446,7 @@ impl Signal {
     #[inline]
     pub fn is_of_an_end(&self) -> bool {
         const KINDS: u64 = 1 << SignalKind::Fin as u8 | 1 << SignalKind::Rst as u8 | 1 << SignalKind::Alive as u8;
-        KINDS >> (self.time_and_kind >> 8 & 0x3f) & 1 != 0
+        KINDS >> (self.time_and_kind >> KIND_SHIFT & KIND_MASK) & 1 != 0
     }
 
     /// Everything but the key, the hash and the moment.
@@ -438,7 +455,7 @@ impl Signal {
     pub fn parts(&self) -> SignalParts {
         let kind = self.kind();
         let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
-        SignalParts { tick: self.time_and_kind >> 16, kind, sender, isn: self.isn }
+        SignalParts { tick: self.time_and_kind >> TICK_SHIFT, kind, sender, isn: self.isn }
     }
 
     #[inline]

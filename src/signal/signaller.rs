@@ -803,9 +803,10 @@ impl Signaller {
                 // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or
                 // shortly before it, where data of the client was not captured.
                 if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
-                    let signal = &mut self.stage.signals_mut()[at];
-                    signal.set_isn(numbers.acked.wrapping_sub(1));
-                    signal.set_awaited();
+                    self.stage.signals_mut()[at].set_before_answer(numbers.acked.wrapping_sub(1));
+                }
+                if self.cache.awaits_answer(quick_hash, sender, now_ns) {
+                    self.stage.signals_mut()[at].set_awaited();
                 }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.remove(quick_hash, sender, now_ns);

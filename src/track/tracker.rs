@@ -10,7 +10,7 @@
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: open if its handshake came again; other: open |
 //! | other, of the client | open if it was awaited | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
-//! | FIN | of a server whose client's answer is awaited: answered, mark; else: unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
+//! | FIN | of a client that was awaited: open, mark; of a server whose client is awaited: answered, mark; else: unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
@@ -389,7 +389,7 @@ impl Tracker {
                 return self.begin_anew(signal, parts, None);
             }
             SignalKind::Known => return self.open_known(signal, parts, None),
-            SignalKind::Ack if signal.is_awaited() => return self.open_awaited(signal, parts),
+            SignalKind::Ack | SignalKind::Fin if signal.is_awaited() => return self.open_awaited(signal, parts),
             SignalKind::Ack => self.begin_candidate(signal, parts),
             SignalKind::Alive => {
                 if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
@@ -397,7 +397,7 @@ impl Tracker {
                 }
                 self.begin_candidate(signal, parts);
             }
-            SignalKind::Fin if signal.is_awaited() && self.config.one_way_max == 0 => {
+            SignalKind::Fin if signal.is_before_answer() && self.config.one_way_max == 0 => {
                 let (state, client) = (ConnectionState::AnsweredUnseenServerFin, parts.sender.other());
                 let answered = self.new_entry(signal.hash(), state, client, FilterEntry::short_isn(parts.isn));
                 self.counts.one_sided += 1;
@@ -974,15 +974,19 @@ impl Tracker {
         }
     }
 
-    /// Opens an unknown connection whose client's answer to a SYN-ACK this is, although it does not follow its number.
+    /// Opens an unknown connection whose client's answer to a SYN-ACK this is, although it is a FIN or does not follow
+    /// its number.
     #[cold]
     fn open_awaited(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
         // A host that is asked by a forged SYN-ACK says where it is.
         if self.judge(signal, parts, None) == Verdict::Contradicts {
             return None;
         }
-        let entry = self.new_entry(signal.hash(), ConnectionState::Established, parts.sender, ISN_UNKNOWN);
-        self.open_unplaced(signal, entry)
+        let state = match parts.kind {
+            SignalKind::Fin => ConnectionState::EstablishedClientFin,
+            _ => ConnectionState::Established,
+        };
+        self.open_unplaced(signal, self.new_entry(signal.hash(), state, parts.sender, ISN_UNKNOWN))
     }
 
     fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {

@@ -92,11 +92,26 @@ fn behind_a_packet_that_does_not_follow_the_handshake_one_more_goes_on() {
         let expected = [
             (SignalKind::Syn, false),
             (SignalKind::SynAck, false),
-            (SignalKind::Fin, true),
+            (SignalKind::Fin, false),
             (SignalKind::Ack, true),
             (SignalKind::Ack, false),
         ];
         assert_eq!(shown, expected, "{what}");
+        assert!(signals[2].is_before_answer() && !signals[3].is_before_answer(), "{what}");
+        assert_eq!(signals[2].parts().isn, 100, "{what}");
+    }
+}
+
+#[test]
+fn a_fin_may_be_the_first_packet_of_the_client() {
+    let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let fin = TcpSegment { seq: 101, ..segment(CLIENT, SERVER, FIN | ACK) };
+    for (packets, is_awaited) in [(&[syn_ack, fin][..], true), (&[fin], false), (&[syn_ack, fin, fin], false)] {
+        let mut signaller = signaller(false, 1024);
+        let mut last = None;
+        packets.iter().for_each(|packet| signaller.push(packet, || (1, 0), |_| ()));
+        signaller.flush(|signal| last = Some((signal.kind(), signal.is_awaited(), signal.is_before_answer())));
+        assert_eq!(last, Some((SignalKind::Fin, is_awaited, false)), "{} packets", packets.len());
     }
 }
 

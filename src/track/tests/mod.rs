@@ -83,10 +83,17 @@ impl Scene {
         self.tracker.handle(&signal)
     }
 
-    /// As [`Self::send`], of a packet that the capture side waited for.
-    fn send_awaited(&mut self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Option<Event> {
-        let mut signal = self.signal(key, sender, kind, isn);
+    /// As [`Self::send`], of a packet of a client that the capture side waited for.
+    fn send_awaited(&mut self, key: AnyKey, kind: SignalKind, isn: u32) -> Option<Event> {
+        let mut signal = self.signal(key, Sender::Client, kind, isn);
         signal.set_awaited();
+        self.tracker.handle(&signal)
+    }
+
+    /// As [`Self::send`], of a FIN of a server for whose client the capture side waits.
+    fn send_fin_before_answer(&mut self, key: AnyKey, isn: u32) -> Option<Event> {
+        let mut signal = self.signal(key, Sender::Server, SignalKind::Fin, 0);
+        signal.set_before_answer(isn);
         self.tracker.handle(&signal)
     }
 

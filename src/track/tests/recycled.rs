@@ -22,10 +22,20 @@ fn a_client_that_is_waited_for_opens_its_connection_at_an_unknown_start() {
     for key in [v4(1), v4(2), v6(1), v6(2)] {
         let mut scene = flooded(key, "7Sa");
         assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN + 1_000), None, "a packet of an unknown connection");
-        let opened = scene.send_awaited(key, Client, SignalKind::Ack, ISN + 1_000);
+        let opened = scene.send_awaited(key, SignalKind::Ack, ISN + 1_000);
         assert_eq!(opened, Some(Event::Open(key, FilterEntry::tick_of(scene.tick) | MIDSTREAM)));
-        assert_eq!(scene.send_awaited(key, Client, SignalKind::Ack, ISN), None, "it is open");
+        assert_eq!(scene.send_awaited(key, SignalKind::Ack, ISN), None, "it is open");
         assert!(matches!(scene.play(key, "Ff")[..], [Event::Close(..)]));
+    }
+}
+
+#[test]
+fn a_client_that_is_waited_for_may_end_with_its_first_packet() {
+    for key in [v4(1), v4(2), v6(1), v6(2)] {
+        let mut scene = flooded(key, "7Sa");
+        let opened = FilterEntry::tick_of(scene.tick) | MIDSTREAM;
+        assert_eq!(scene.send_awaited(key, SignalKind::Fin, ISN), Some(Event::Open(key, opened)));
+        assert_eq!(scene.send(key, Server, SignalKind::Fin, 5), Some(Event::Close(key, opened)));
     }
 }
 
@@ -34,8 +44,8 @@ fn a_client_that_denies_a_forged_syn_ack_opens_nothing() {
     for key in [v4(1), v6(2)] {
         // This one, to which no SYN was seen, is known whole.
         let mut scene = flooded(key, "7a");
-        assert_eq!(scene.send_awaited(key, Client, SignalKind::Ack, 1 << 30), None);
-        assert!(matches!(scene.send_awaited(key, Client, SignalKind::Ack, ISN + 3), Some(Event::Open(..))));
+        assert_eq!(scene.send_awaited(key, SignalKind::Ack, 1 << 30), None);
+        assert!(matches!(scene.send_awaited(key, SignalKind::Ack, ISN + 3), Some(Event::Open(..))));
     }
 }
 
@@ -44,11 +54,11 @@ fn the_fin_of_a_server_before_the_answer_counts() {
     for key in [v4(1), v4(2), v6(1), v6(2)] {
         for (kind, isn) in [(SignalKind::Completes, ISN), (SignalKind::Ack, ISN + 1_000)] {
             let mut scene = flooded(key, "7Sa");
-            assert_eq!(scene.send_awaited(key, Server, SignalKind::Fin, ISN), None);
+            assert_eq!(scene.send_fin_before_answer(key, ISN), None);
             let start = FilterEntry::tick_of(scene.tick);
             assert!(scene.half_open().iter().any(|record| record.key == key && record.answered));
             scene.pass(1);
-            assert_eq!(scene.send_awaited(key, Client, kind, isn), Some(Event::Open(key, start)), "{kind:?}");
+            assert_eq!(scene.send_awaited(key, kind, isn), Some(Event::Open(key, start)), "{kind:?}");
             assert_eq!(scene.send(key, Client, SignalKind::Fin, isn), Some(Event::Close(key, start)), "{kind:?}");
         }
         let mut scene = flooded(key, "7Sa");
