@@ -137,8 +137,9 @@ struct Connection {
     last_us: i64,
     /// Until when a SYN behind a false end seems to have begun another connection.
     blocked_until_us: i64,
-    /// How many connections had ended when it ended, or seemed to.
+    /// How many connections had ended when it ended, or seemed to, and when its first FIN passed.
     ended_at_count: u64,
+    fin_at_count: Option<u64>,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
     /// The number behind the client's SYN, once that has passed, and whether what follows it has before any SYN-ACK.
@@ -167,6 +168,7 @@ impl Connection {
             syn_us: now_us,
             blocked_until_us: i64::MIN,
             ended_at_count: 0,
+            fin_at_count: None,
             last_us: now_us,
             has_passed: [false; 2],
             first_number: None,
@@ -522,12 +524,14 @@ impl Truth {
             None => drop(self.ghosts.insert(ends, "data that was forged")),
             Some(connection) => {
                 let side = usize::from(segment.src != connection.client);
-                let is_life = |at_us: i64| now_us - at_us > LATE_BEHIND_RST_US;
+                let leaps_behind = |at_us: i64| self.leap_us.is_some_and(|leap_us| (at_us..=now_us).contains(&leap_us));
+                let is_life = |at_us: i64| now_us - at_us > LATE_BEHIND_RST_US || leaps_behind(at_us);
+                let known_at_count = connection.fin_at_count.unwrap_or(connection.ended_at_count);
                 if connection.resets_us[side].is_some_and(is_life) && !connection.fins[side] {
                     self.ghosts.insert(ends, "a copy that came late behind a RST");
                 } else if connection.is_answered_late && side == 0 {
                     self.ghosts.insert(ends, "a handshake with the same numbers");
-                } else if self.ended_count - connection.ended_at_count > self.ends_known {
+                } else if self.ended_count - known_at_count > self.ends_known {
                     self.ghosts.insert(ends, "a copy that came when many others had ended");
                 }
             }
@@ -627,6 +631,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
     if segment.has(FIN) {
         connection.is_loose |= connection.answered_us.is_none();
         connection.fins[side] = true;
+        connection.fin_at_count.get_or_insert(ended_count);
         if connection.fins == [true; 2] && connection.complete_us.is_some() {
             connection.ended_us = Some(now_us);
         }
