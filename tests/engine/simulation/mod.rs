@@ -34,8 +34,8 @@
 //!   three seconds later a packet without a flag has passed of the side that seemed to end. That packet must not lie
 //!   less than 16 MiB before the number of a forged FIN, nor behind the side's own FIN, where late packets do. It shows
 //!   nothing for as long as a SYN behind the false end seems to begin another connection (a timeout of the engine's);
-//!   and it may show nothing when more than three false ends have come, when other connections have ended since,
-//!   which may have taken its place in the engine's tables, or when its handshake has come again.
+//!   and it may show nothing when more than three false ends have come, when other connections have ended since
+//!   the first false FIN, which may have taken its place in the engine's tables, or when its handshake has come again.
 //! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may
 //!   complete it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for
 //!   good, nothing is certain.

@@ -137,8 +137,10 @@ struct Connection {
     last_us: i64,
     /// Until when a SYN behind a false end seems to have begun another connection.
     blocked_until_us: i64,
-    /// How many connections had ended when it ended, or seemed to, and when its first FIN passed.
+    /// How many connections had ended when it ended, or the first FIN passed that made it seem so, and when its own first
+    /// FIN did.
     ended_at_count: u64,
+    false_fin_at_count: Option<u64>,
     fin_at_count: Option<u64>,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
@@ -168,6 +170,7 @@ impl Connection {
             syn_us: now_us,
             blocked_until_us: i64::MIN,
             ended_at_count: 0,
+            false_fin_at_count: None,
             fin_at_count: None,
             last_us: now_us,
             has_passed: [false; 2],
@@ -221,6 +224,7 @@ impl Connection {
         } else if segment.has(FIN) {
             if self.answered_us.is_some() {
                 self.false_fins[side].push(segment.number_behind().wrapping_add(1));
+                self.false_fin_at_count.get_or_insert(ended_count);
             }
             if !is_complete && self.answered_us.is_some() && side == 0 {
                 self.doubt.get_or_insert(PREMATURE);
@@ -246,7 +250,7 @@ impl Connection {
     fn settle(&mut self, now_us: i64, ended_count: u64) {
         if self.is_open() && self.seems_ended() && self.hidden_us.is_none() {
             self.hidden_us = Some(now_us);
-            self.ended_at_count = ended_count;
+            self.ended_at_count = self.false_fin_at_count.unwrap_or(ended_count);
         }
     }
 
