@@ -20,6 +20,9 @@ const LIFE_SHOWS_US: i64 = 3 * SECOND_US;
 /// How long behind a RST a packet of its side is late, at least: what comes later counts as life.
 const LATE_BEHIND_RST_US: i64 = 2 * SECOND_US;
 
+/// How far behind a SYN-ACK's number its client's packets seem to be answers, in bytes.
+const FIRST_WINDOW_SIZE: u32 = 1 << 16;
+
 /// How long a handshake may take between the SYN-ACK and its answer, somewhat less than the engine's timeout.
 const HANDSHAKE_US: i64 = 59 * SECOND_US;
 
@@ -123,6 +126,8 @@ struct Connection {
     /// The FINs of both sides that were none of theirs: the number behind each, and when it came.
     false_fins: [Vec<u32>; 2],
     false_rst: [bool; 2],
+    /// What SYN-ACKs in the server's name acknowledged that were none of its own.
+    false_answers: Vec<u32>,
     false_end_count: u32,
     /// Since when it seems to have ended although it has not.
     hidden_us: Option<i64>,
@@ -137,8 +142,8 @@ struct Connection {
     last_us: i64,
     /// Until when a SYN behind a false end seems to have begun another connection.
     blocked_until_us: i64,
-    /// How many connections had ended when it ended, or the first FIN passed that made it seem so, and when its own first
-    /// FIN did.
+    /// How many connections had ended when it ended, or the first FIN passed that made it seem so, and when its own
+    /// first FIN did.
     ended_at_count: u64,
     false_fin_at_count: Option<u64>,
     fin_at_count: Option<u64>,
@@ -161,6 +166,7 @@ impl Connection {
             resets_us: [None; 2],
             false_fins: Default::default(),
             false_rst: [false; 2],
+            false_answers: Vec::new(),
             false_end_count: 0,
             hidden_us: None,
             is_loose: false,
@@ -233,6 +239,9 @@ impl Connection {
             self.seems_alive |= self.fins[side];
         } else if segment.is_plain() && side == 0 && self.answered_us.is_some() {
             self.doubt.get_or_insert(PREMATURE);
+        }
+        if segment.has(SYN) && segment.has(ACK) && side == 1 {
+            self.false_answers.push(segment.ack);
         }
         if segment.has(SYN) && !segment.has(ACK) && side == 1 && !is_complete {
             self.doubt = Some(REVERSED);
@@ -617,6 +626,10 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         return;
     }
     connection.has_passed[side] = true;
+    let follows = |answer: &u32| segment.seq.wrapping_sub(*answer) < FIRST_WINDOW_SIZE;
+    if side == 0 && connection.false_answers.iter().any(follows) {
+        connection.doubt = Some("its number happens to follow a false SYN-ACK");
+    }
     let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
     connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
     if side == 1 && connection.answered_us.is_none() {
