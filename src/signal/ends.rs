@@ -221,14 +221,16 @@ impl EndRecord {
         if self.is_rst() != end.is_rst {
             return false;
         }
-        if end.is_rst || self.head & FOLLOWED_BIT != 0 && self.has_ended(side) {
-            let reach = if end.is_rst { LATE_SIZE } else { 0 };
-            return self.has_ended(side) && self.beyond(side, end.at.sent).unsigned_abs() <= reach;
+        let (is_near, is_followed) = (self.is_near(side, end.at.sent), self.head & FOLLOWED_BIT != 0);
+        if end.is_rst {
+            return is_near && self.has_ended(side);
         }
-        if self.head & FOLLOWED_BIT != 0 && self.beyond(side.other(), end.at.acked) != 0 {
-            return false;
+        if !is_followed {
+            return is_near && self.is_near(side.other(), end.at.acked);
         }
-        self.is_near(side, end.at.sent) && self.is_near(side.other(), end.at.acked)
+        let is_repeated = self.beyond(side, end.at.sent) == 0;
+        let acknowledges_end = self.beyond(side.other(), end.at.acked) == 0;
+        if self.has_ended(side) { is_repeated } else { is_near && acknowledges_end }
     }
 
     /// Whether a packet of this side may come late, or again, behind the end of the side. The last acknowledgement of
@@ -502,9 +504,10 @@ impl RecentEnds {
         (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ALL_PLACES
     }
 
-    /// Of a set that is full of the ends of one connection that which makes way for another end of
-    /// this side, if it has two already: the older of them. However many are forged in the name of one side, what the
-    /// other has ended with stays. (Where another connection has followed, the ends of the one before make way.)
+    /// The place that makes way for another end of this side, in a set that is full of one connection's ends: the
+    /// older of two ends or more of this side. So ends that are forged in the name of one side never push out those of
+    /// the other. `None` if there are no two, or if another connection has followed: then the ends of the one before it
+    /// make way.
     #[cold]
     fn oldest_of_side(set: &SharedLine, side: Side, stamp: u64) -> Option<usize> {
         let record = |at: usize| EndRecord::load(Self::way(set, at));

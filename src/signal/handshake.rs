@@ -484,18 +484,19 @@ impl HandshakeCache {
     }
 
     /// Removes this connection's handshake, whichever side it waits for: the connection was reset.
-    pub fn give_up(&self, hash: u64, now_ns: i64) {
+    pub fn give_up(&self, hash: u64) {
         for side in [Side::First, Side::Second] {
-            self.remove(hash, side, now_ns);
+            self.remove(hash, side);
         }
     }
 
     /// Removes this connection's handshake if it waits for a packet of this side.
-    pub fn remove(&self, hash: u64, waits_for: Side, now_ns: i64) {
+    pub fn remove(&self, hash: u64, waits_for: Side) {
         if self.is_idle(hash) {
             return;
         }
-        let tag = tag(hash, waits_for, 0, now_ns);
+        // Neither its stamp nor its ISN is compared.
+        let tag = tag(hash, waits_for, 0, 0);
         self.near.remove(hash, tag, &self.waiting);
         if let Some(far) = self.used_far() {
             far.remove(hash, tag, &self.waiting);

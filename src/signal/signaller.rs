@@ -795,8 +795,8 @@ impl Signaller {
             SignalKind::Rst if self.stage.is_passed_over(at) => false,
             SignalKind::Rst => {
                 // No later packet completes the handshake.
-                self.cache.give_up(quick_hash, now_ns);
-                self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
+                self.cache.give_up(quick_hash);
+                self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash));
                 true
             }
             SignalKind::Fin => {
@@ -809,8 +809,8 @@ impl Signaller {
                     self.stage.signals_mut()[at].set_awaited();
                 }
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
-                self.cache.remove(quick_hash, sender, now_ns);
-                self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender, now_ns));
+                self.cache.remove(quick_hash, sender);
+                self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender));
                 true
             }
         }

@@ -20,12 +20,12 @@
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them, and a FIN of the server ends them at once.
 //!
-//! A flood pushes handshakes out of their ring before their time. The capture side knows for longer which of them wait
-//! for their client's answer ("awaited"); of what opens then the start is that of the answer, or unknown.
-//!
 //! Of these a handshake of which nothing was seen but a SYN-ACK is presumed to be answered if its server does not go on
 //! to repeat it: with an ACK, or with a RST, neither of which is seen. It stays half-open beyond the timeout, until its
 //! server says something, shows another handshake or repeats that one, while there is room.
+//!
+//! A flood pushes handshakes out of their ring before their time. The capture side remembers longer which clients still
+//! have to answer ("awaited"). A connection that opens then starts with that answer, or its start is unknown.
 //!
 //! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last
 //! of them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what
@@ -612,7 +612,7 @@ impl Tracker {
             (ConnectionState::SynSent, _) => {
                 // The client ends a connection without an answer: the answer came another way.
                 self.counts.one_sided += u64::from(from_client);
-                // If the SYN was forged behind a false end, this side has ended what goes on.
+                // If the SYN was forged, this is the FIN of the connection before it, which may still be open.
                 self.ended.put_fin(signal.hash(), parts.sender);
                 self.refuse(slot);
                 return None;
@@ -631,7 +631,7 @@ impl Tracker {
                 return Some(self.pass(signal, slot, &opened, None));
             }
             (ConnectionState::AnsweredUnseen, false) => {
-                // If the SYN-ACK was forged behind a false end, this side has ended what goes on.
+                // If the SYN-ACK was forged, this is the FIN of the connection before it, which may still be open.
                 self.ended.put_fin(signal.hash(), parts.sender);
                 self.counts.one_sided += 1;
                 ConnectionState::AnsweredUnseenServerFin

@@ -64,7 +64,7 @@ fn what_stands_twice_completes_by_either_number() {
         let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         assert!(!cache.put(hash(1), Side::First, Some(7), 0));
         assert!(!cache.put(hash(2), Side::First, Some(numbers[0]), 0));
-        cache.remove(hash(1), Side::First, 0);
+        cache.remove(hash(1), Side::First);
         assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0), "a place before its own is free");
         assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(Answer::Completes), "{numbers:?}");
         assert!(!takes(&cache, hash(2), Side::First, 0), "both are taken");
@@ -83,7 +83,7 @@ fn for_one_thread_it_is_the_same() {
             0 | 1 => (usize::from(cache.put(of, side, Some(ISN), now_ns)), None),
             2 => (0, cache.take(of, side, ISN, now_ns)),
             _ => {
-                cache.give_up(of, now_ns);
+                cache.give_up(of);
                 (0, None)
             }
         });
@@ -203,7 +203,7 @@ fn only_what_comes_next_completes() {
     cache.put(hash(1), Side::First, Some(ISN), 0);
     assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Answer::Next), "it may have timed out");
     cache.put(hash(1), Side::First, Some(ISN), 0);
-    cache.give_up(hash(1), 0);
+    cache.give_up(hash(1));
     assert_eq!(cache.take(hash(1), Side::First, ISN, 0), None);
     let others = (0..100_000).filter(|other| {
         cache.put(hash(1), Side::First, Some(ISN), 0);
@@ -226,9 +226,9 @@ fn behind_a_packet_that_is_no_answer_the_answer_is_waited_for() {
     assert!(cache.is_idle(hash(1)));
     cache.put(hash(1), Side::First, Some(ISN), 0);
     assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || false), Some(Answer::First));
-    cache.remove(hash(1), Side::Second, 0);
+    cache.remove(hash(1), Side::Second);
     assert!(!cache.is_idle(hash(1)));
-    cache.remove(hash(1), Side::First, 0);
+    cache.remove(hash(1), Side::First);
     assert!(cache.is_idle(hash(1)), "behind an end nothing waits");
 }
 
