@@ -51,7 +51,8 @@
 //!   of a connection whose client's initial number agrees so with the last one between the same ends nothing is
 //!   certain. One in 131,072 does.
 //! - **A SYN-ACK that no tap captured** leaves a connection of which the server's packets show nothing but that it
-//!   talks. If one between the same ends is known to have ended, they may seem to be of that, and it is listed.
+//!   talks. If one between the same ends is known to have ended, they may seem to be of that, and it is listed. Behind
+//!   a SYN-ACK that was forged the client's packets seem to complete the handshake, from there on.
 //! - **A SYN-ACK that passes behind the client's answer**, as a copy does of one that was not captured: the whole
 //!   handshake has passed, and the connection is listed if the answer was seen. Of packets without a flag it always is
 //!   with an idle timeout, and seldom without. Until the client's next packet nothing is certain.

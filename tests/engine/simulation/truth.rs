@@ -289,7 +289,7 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
-/// It then seems to be one that has ended, if that is known.
+/// It then seems to be one that has ended, if that is known, or to answer a SYN-ACK that was forged.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
 
 /// A handshake of which the answer came before the SYN-ACK, and nothing of the client since.
@@ -632,7 +632,8 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
     }
     let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
     connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
-    if side == 1 && connection.answered_us.is_none() {
+    let may_seem_answered = side == 1 || !connection.false_answers.is_empty();
+    if may_seem_answered && connection.answered_us.is_none() {
         connection.doubt.get_or_insert(UNANSWERED);
     }
     if side == 0
