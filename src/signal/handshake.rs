@@ -3,8 +3,9 @@
 //!
 //! A set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
 //! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. If that does not
-//! follow the ISN it may be forged, or of the connection before, and the tag stays for one more packet. Before any tag
-//! is read, a small table of counts says for nearly all connections that no handshake waits.
+//! follow the ISN it may be forged, or of the connection before, and the tag stays for one more packet, which may
+//! complete the handshake still. Before any tag is read, a small table of counts says for nearly all connections that
+//! no handshake waits.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
 //! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as
@@ -44,6 +45,8 @@ const LOST_COUNT: usize = 1 << 15;
 
 /// Tags in a set, which is a cache line of them.
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>();
+/// The bit of a tag whose side has sent no packet yet.
+const NONE_CAME_BIT: u64 = 1;
 /// Bits of the time stamp in a tag.
 const STAMP_BITS: u32 = 20;
 /// Stamps count steps of 2^22 ns (4.2 ms): a flood takes a few of them to fill the cache.
@@ -234,7 +237,7 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
 
     /// Whether a tag of the connection and side of this one is there that waits for what follows an ISN.
     fn holds(&self, hash: u64, tag: u64, timeout: u64) -> bool {
-        let is_it = |there: u64| there != 0 && same(there, tag) && has_isn(there) && age(there, tag) < timeout;
+        let is_it = |there: u64| there != 0 && same(there, tag) && awaits_first(there) && age(there, tag) < timeout;
         self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
     }
 
@@ -268,8 +271,8 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
                 Answer::Completes
             } else if is_waiting && is_none() {
                 continue;
-            } else if is_waiting && has_isn(there) {
-                self.replace(slot, there, without_isn(there));
+            } else if is_waiting && awaits_first(there) {
+                self.replace(slot, there, behind_first(there));
                 (found, is_left) = (found.max(Some(Answer::First)), true);
                 continue;
             } else {
@@ -320,11 +323,12 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
     }
 }
 
-/// A tag: hash, hashed ISN, stamp and side. Never zero, because the lowest bit is set.
+/// A tag: hash, hashed ISN, stamp, side, and in the lowest bit whether no packet of the side has come yet. Never zero:
+/// behind a first packet it stays only if it has an ISN.
 #[inline]
 fn tag(hash: u64, waits_for: Side, isn: u64, now_ns: i64) -> u64 {
     let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
-    hash << HASH_SHIFT | isn << ISN_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
+    hash << HASH_SHIFT | isn << ISN_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | NONE_CAME_BIT
 }
 
 /// The low bits of the hash that a tag keeps.
@@ -342,19 +346,19 @@ fn short_isn(isn: u32) -> u64 {
 /// Whether two tags are of one connection and wait for the same side.
 #[inline]
 fn same(tag: u64, other: u64) -> bool {
-    (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT) == 0
+    (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT | NONE_CAME_BIT) == 0
 }
 
-/// Whether a tag waits for what follows an ISN: the client's answer to a SYN-ACK.
+/// Whether a tag waits for the first packet of a client behind a SYN-ACK.
 #[inline]
-fn has_isn(tag: u64) -> bool {
-    tag & ISN_MASK << ISN_SHIFT != 0
+fn awaits_first(tag: u64) -> bool {
+    tag & NONE_CAME_BIT != 0 && tag & ISN_MASK << ISN_SHIFT != 0
 }
 
-/// This tag, which waits for any packet of its side.
+/// This tag, behind a first packet that did not follow its ISN.
 #[inline]
-fn without_isn(tag: u64) -> u64 {
-    tag & !(ISN_MASK << ISN_SHIFT)
+fn behind_first(tag: u64) -> u64 {
+    tag & !NONE_CAME_BIT
 }
 
 /// Whether a tag waits for what follows the ISN of this one.

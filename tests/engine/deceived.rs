@@ -360,6 +360,28 @@ fn data_that_comes_late_behind_an_end_does_not_answer_for_the_next_connection() 
 }
 
 #[test]
+fn data_that_is_forged_before_an_answer_does_not_put_a_reset_connection_in_its_place() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+        let second = |at: i64| BEGIN_US + at * SECOND_US;
+        let mut packets = [old.handshake(second(0)), old.talk(second(1), 0)].concat();
+        packets.push((second(2), old.client_at(RST | ACK, 400)));
+        // The RST is older than what closed connections linger.
+        let handshake = new.handshake(second(22));
+        packets.extend_from_slice(&handshake[..2]);
+        packets.push((second(22) + 15_000, new.client(ACK, numbers.next())));
+        packets.extend_from_slice(&handshake[2..]);
+        packets.extend((0..20).flat_map(|round| new.talk(second(23 + i64::from(round)), round)));
+        let row = only_row(&last(packets.clone()));
+        let began = second(22) * 1_000..=second(23) * 1_000;
+        assert!(row.state == RowState::Established && began.contains(&row.start_ns), "{row:?}");
+        packets.extend(new.end(second(50), 20));
+        assert_eq!(last(packets).rows, []);
+    }
+}
+
+#[test]
 fn what_the_last_of_many_connections_between_two_ends_says_is_none_of_those_before() {
     let mut numbers = Numbers(5);
     let (mut packets, mut at) = (Vec::new(), BEGIN_US);

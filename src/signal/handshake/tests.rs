@@ -222,7 +222,7 @@ fn behind_a_packet_that_is_no_answer_the_answer_is_waited_for() {
     assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || false), Some(Answer::First));
     assert!(!cache.is_idle(hash(1)) && !cache.awaits_answer(hash(1), Side::First, 0), "that it was none is not known");
     assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || true), None, "nor is it the one more");
-    assert_eq!(cache.answer(hash(1), Side::First, ISN, 0, || false), Some(Answer::Next));
+    assert_eq!(cache.answer(hash(1), Side::First, ISN, 0, || false), Some(Answer::Completes));
     assert!(cache.is_idle(hash(1)));
     cache.put(hash(1), Side::First, Some(ISN), 0);
     assert_eq!(cache.answer(hash(1), Side::First, 9, 0, || false), Some(Answer::First));

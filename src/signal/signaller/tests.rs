@@ -94,7 +94,7 @@ fn behind_a_packet_that_does_not_follow_the_handshake_one_more_goes_on() {
             (SignalKind::SynAck, false),
             (SignalKind::Fin, false),
             (SignalKind::Ack, true),
-            (SignalKind::Ack, false),
+            (SignalKind::Completes, false),
         ];
         assert_eq!(shown, expected, "{what}");
         assert!(signals[2].is_before_answer() && !signals[3].is_before_answer(), "{what}");
