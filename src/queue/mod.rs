@@ -73,6 +73,9 @@ const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
 /// Signals of its next block that a reader prefetches: while it works off these, the rest is prefetched.
 const FIRST_COUNT: usize = 24;
 
+/// How many signals ahead a writer prefetches its block, which the reader has had in its cache.
+const WRITE_AHEAD: usize = 8;
+
 /// A block of signals. Its memory is allocated when it is made, and touched when it is filled.
 pub struct SignalBlock {
     signals: Vec<Signal>,
@@ -96,6 +99,9 @@ impl SignalBlock {
 
     #[inline]
     fn push(&mut self, signal: &Signal) {
+        if let Some(ahead) = self.signals.spare_capacity_mut().get(WRITE_AHEAD) {
+            prefetch(ahead);
+        }
         self.signals.push(*signal);
     }
 
