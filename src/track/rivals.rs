@@ -13,7 +13,7 @@ use crate::flow::Side;
 use crate::signal::{ConnectionHash, TICK_BITS};
 use crate::state::{Decoder, Encoder};
 use crate::track::{ConnectionState, FilterEntry};
-use flowpeel_lines::{Line, Lines};
+use flowpeel_lines::{Line, Lines, prefetch};
 
 /// Records in a set: a cache line of them.
 const RECORD_COUNT: usize = 4;
@@ -181,6 +181,12 @@ impl Rivals {
     #[inline]
     pub(super) fn may_contest(&self, hash: ConnectionHash, now: u64) -> bool {
         now - self.latest <= self.timeout && self.may_hold(hash)
+    }
+
+    /// Prefetches what [`Self::may_contest`] reads.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: ConnectionHash) {
+        prefetch(&self.tags[hash.bucket(SET_COUNT)]);
     }
 
     /// Whether a handshake of this connection may be recorded, whether it counts or not. All tags of the set are

@@ -133,6 +133,9 @@ const HALF_OPEN_BATCHES_IN_RING: usize = 64;
 
 const _: () = assert!(HALF_OPEN_BATCH_MIN <= HALF_OPEN_BATCH_MAX);
 
+/// The entries that are changed together when their records have moved.
+const MOVED_COUNT_MAX: usize = 16;
+
 /// The configuration of a [`Tracker`].
 #[derive(Clone, Debug)]
 pub struct TrackerConfig {
@@ -330,6 +333,7 @@ impl Tracker {
     #[inline]
     pub fn prefetch_second(&self, signal: &Signal) {
         self.filter.prefetch_second(signal.hash());
+        self.rivals.prefetch(signal.hash());
         if signal.is_of_an_end() {
             self.ended.prefetch(signal.hash());
         }
@@ -1705,10 +1709,27 @@ impl Tracker {
         loop {
             match ring(&mut self.rings).room(size) {
                 RingRoom::Enough => return count,
-                RingRoom::Compact => ring(&mut self.rings).compact(|slot, place| self.filter.set_record(slot, place)),
+                RingRoom::Compact => self.compact(&ring),
                 RingRoom::Full => count += self.take_off(&ring, |_| true),
             }
         }
+    }
+
+    /// Compacts a ring. The entries of the records that move are prefetched, and changed together.
+    fn compact(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing) {
+        let mut moved = [(FilterSlot::default(), 0); MOVED_COUNT_MAX];
+        let mut count = 0;
+        let filter = &mut self.filter;
+        ring(&mut self.rings).compact(|slot, place| {
+            filter.prefetch_slot(slot);
+            moved[count] = (slot, place);
+            count += 1;
+            if count == moved.len() {
+                moved.iter().for_each(|(slot, place)| filter.set_record(*slot, *place));
+                count = 0;
+            }
+        });
+        moved[..count].iter().for_each(|(slot, place)| filter.set_record(*slot, *place));
     }
 
     /// Removes a batch of the oldest records from a ring, up to the first that is not wanted, and their connections
