@@ -448,7 +448,7 @@ impl Signaller {
         out: impl FnMut(Signal),
     ) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
-        if !self.try_skip(header.flags(), quick_hash) {
+        if !self.try_skip(header, quick_hash) {
             self.push_unskipped(header, quick_hash, time(), out);
         }
     }
@@ -462,11 +462,26 @@ impl Signaller {
     /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
     /// handshake and no watch waits for and that the sampler does not draw.
     #[inline(always)]
-    fn try_skip(&mut self, flags: u8, quick_hash: u64) -> bool {
-        flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
-            && self.cache.is_idle(quick_hash)
-            && self.ends.is_quiet(quick_hash)
-            && (!self.is_watchful || self.try_skip_watched(quick_hash))
+    fn try_skip<H: PacketHeader>(&mut self, header: H, quick_hash: u64) -> bool {
+        if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0
+            || !self.ends.is_quiet(quick_hash)
+        {
+            return false;
+        }
+        if !self.cache.is_idle(quick_hash) {
+            return !self.is_watchful
+                && !self.awaited.may_hold(quick_hash)
+                && self.is_behind_answer(header, quick_hash);
+        }
+        !self.is_watchful || self.try_skip_watched(quick_hash)
+    }
+
+    /// Whether a packet without a flag comes behind one of its side in the stage, to which all handshakes in the cache
+    /// are given that wait for the side. True for most of which the connection is not idle.
+    #[inline(never)]
+    fn is_behind_answer<H: PacketHeader>(&self, header: H, quick_hash: u64) -> bool {
+        let sender = H::Key::side_of_sender(header.ends());
+        self.answered.holds_before(quick_hash, sender, header.seq().wrapping_sub(1)) && self.ends.has_none(quick_hash)
     }
 
     /// The part of [`Self::try_skip`] that concerns seen SYNs, the watch and the sampler.
@@ -587,8 +602,7 @@ impl Signaller {
                 return;
             }
         } else if is_quiet && !self.is_watchful {
-            let is_behind_answer = !is_answer && self.answered.holds_before(quick_hash, sender, isn);
-            if is_behind_answer && self.ends.has_none(quick_hash) {
+            if !is_answer && self.is_behind_answer(header, quick_hash) {
                 return;
             }
             self.ends.prefetch(quick_hash);
