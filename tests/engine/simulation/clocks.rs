@@ -14,12 +14,17 @@ const LEAP_MAX_US: i64 = 31 * 86_400 * SECOND_US;
 /// The first packets have true stamps: by the first of all is the main clock known.
 const TRUE_PACKETS: u64 = 100;
 
+/// More than the stamps of packets that follow each other are out of order.
+const JITTER_MAX_US: i64 = 50_000;
+
 /// The clocks of the taps.
 pub(super) struct Clocks {
     offset_us: i64,
     set_at_us: i64,
     set_us: i64,
     every_us: i64,
+    /// What the clock showed at the end of the last interval.
+    last_end_us: i64,
     /// Whether the interval has ended in which the clock was set back.
     is_past_set: bool,
     wrong_share: f64,
@@ -40,6 +45,7 @@ impl Clocks {
             set_us: signed(world.set_s, world.set_back),
             every_us: world.every_s as i64 * SECOND_US,
             wrong_share: world.wrong_stamps as f64 / packets.max(200 * world.wrong_stamps).max(1) as f64,
+            last_end_us: i64::MIN,
             is_past_set: false,
             stamped: 0,
             random: Random::new(world.seed ^ 0xc10c),
@@ -71,13 +77,18 @@ impl Clocks {
         if self.set_us > 0 && shown_us > self.set_at_us {
             return (shown_us - self.set_us).max(self.set_at_us);
         }
+        // No packet before the clock was set back has shown so much, or the last list ended later.
+        let is_beyond = last_unset_us.is_some_and(|last_us| shown_us > last_us + JITTER_MAX_US);
+        let is_back = std::mem::replace(&mut self.last_end_us, shown_us) > shown_us;
+        self.is_past_set |= self.set_us < 0 && (is_beyond || is_back);
         if self.set_us < 0 && self.is_past_set {
             return shown_us - self.set_us;
         }
         // Where the clock is set back the interval ends with the last packet before, and so at no multiple of its
-        // length.
+        // length, unless it shows by the next packet what it had shown before.
         let is_cut = shown_us.rem_euclid(self.every_us) != 0;
-        self.is_past_set |= is_cut && last_unset_us.is_some_and(|last_us| last_us.abs_diff(shown_us) < 50_000);
+        let is_last = last_unset_us.is_some_and(|last_us| (last_us - shown_us).abs() < JITTER_MAX_US);
+        self.is_past_set |= is_cut && is_last;
         shown_us
     }
 

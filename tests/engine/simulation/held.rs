@@ -10,7 +10,8 @@ use flowpeel::engine::{Config, Plan};
 use flowpeel::error::Result;
 use flowpeel::list::{List, Row, RowState};
 use flowpeel::run::run;
-use std::collections::HashMap;
+use flowpeel::signal::JUDGED_COUNT_MAX;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +22,9 @@ const TICK_US: i64 = 100_000;
 /// How long before and after the end of a list what has changed is not held against it, where clocks lie: stamps that
 /// are off by less than a minute are of one clock, and a leap waits for the packets behind it.
 const LYING_US: i64 = 200 * SECOND_US;
+
+/// A pause from which on the next packet does not follow the last one's clock, somewhat less than the engine's.
+const PAUSE_US: i64 = 59 * SECOND_US;
 
 /// The longest pause of which it may not be known which clock has passed it, in seconds.
 const CONFUSED_MAX_S: u64 = 31 * 86_400;
@@ -43,9 +47,9 @@ pub(super) struct Held {
     pub(super) incomplete: u64,
     /// Lists that say that their time is uncertain.
     pub(super) uncertain: u64,
-    /// Connections that lists had to have, in all lists, and those of which nothing was certain.
+    /// Connections that lists had to have, in all lists, and those of which nothing was certain, for each reason.
     pub(super) open: u64,
-    pub(super) doubtful: u64,
+    pub(super) doubts: BTreeMap<String, u64>,
     pub(super) violations: u64,
     pub(super) described: Vec<String>,
     /// The ends of the first connection that was wrong.
@@ -62,8 +66,20 @@ impl Held {
         self.incomplete += other.incomplete;
         self.uncertain += other.uncertain;
         self.open += other.open;
-        self.doubtful += other.doubtful;
+        other.doubts.iter().for_each(|(why, count)| *self.doubts.entry(why.clone()).or_default() += count);
         self.violations += other.violations;
+    }
+
+    /// Connections of which nothing was certain, in all lists.
+    pub(super) fn doubtful(&self) -> u64 {
+        self.doubts.values().sum()
+    }
+
+    fn doubted(&mut self, why: &str) {
+        match self.doubts.get_mut(why) {
+            Some(count) => *count += 1,
+            None => drop(self.doubts.insert(why.to_owned(), 1)),
+        }
     }
 
     fn violated(&mut self, ends: Ends, what: impl FnOnce() -> String) {
@@ -93,8 +109,30 @@ struct Shared {
     main_tap: usize,
     /// When the last packet came before the clock was set, once it has been.
     last_unset_us: Option<i64>,
+    /// The last pause in which time need not have passed for all that is known, as few packets followed it: when it
+    /// began, and those packets.
+    pause: Option<(i64, u64)>,
+    /// The silence before the clock was set, from that pause on.
+    silence_us: i64,
     clocks: Clocks,
     is_finished: bool,
+}
+
+impl Shared {
+    /// A packet comes now, and the last one came before.
+    fn passes_silence(&mut self, before_us: i64) {
+        if self.last_unset_us.is_some() {
+            return;
+        }
+        let followed = self.pause.map(|(from_us, count)| (from_us, count + 1));
+        self.pause = followed.filter(|(_, count)| *count < JUDGED_COUNT_MAX as u64);
+        if self.clocks.is_set(self.now_us) {
+            self.last_unset_us = Some(before_us);
+            self.silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
+        } else if self.now_us - before_us >= PAUSE_US {
+            self.pause.get_or_insert((before_us, 0));
+        }
+    }
 }
 
 impl PacketSource for Source {
@@ -102,9 +140,7 @@ impl PacketSource for Source {
         let mut shared = self.shared.lock().unwrap();
         let captured = self.network.next(&mut shared.truth);
         let before_us = std::mem::replace(&mut shared.now_us, self.network.now_us());
-        if shared.last_unset_us.is_none() && shared.clocks.is_set(shared.now_us) {
-            shared.last_unset_us = Some(before_us);
-        }
+        shared.passes_silence(before_us);
         let Some(Captured { tap, stamp_us, passed }) = captured else {
             shared.is_finished = true;
             self.is_finished = true;
@@ -145,6 +181,8 @@ struct Checker {
     shared: Arc<Mutex<Shared>>,
     clocks: Clocks,
     margin_us: i64,
+    /// The silence before the clock was set back, which is no time.
+    silence_us: i64,
     shown: HashMap<Ends, Shown>,
     waiting: Vec<Waiting>,
     held: Held,
@@ -168,6 +206,7 @@ impl Checker {
                 return;
             }
             let list = self.waiting.remove(0);
+            self.silence_us = if self.world.set_back > 0 { shared.silence_us } else { 0 };
             self.check(&list, &mut shared.truth);
         }
     }
@@ -198,11 +237,15 @@ impl Checker {
             }
             found += u64::from(self.row(list, row, ends, truth));
         }
-        let is_open =
-            |(ends, shown): &(&Ends, &Shown)| matches!(shown, Shown::Open { .. }) && !touched.contains_key(*ends);
-        let open = self.shown.iter().filter(is_open).count() as u64;
+        let mut open = 0;
+        for (ends, shown) in &self.shown {
+            match shown {
+                Shown::Doubtful(why) => self.held.doubted(why),
+                _ if touched.contains_key(ends) => self.held.doubted("it changed near the end of the list"),
+                _ => open += 1,
+            }
+        }
         self.held.open += open;
-        self.held.doubtful += self.shown.len() as u64 - open;
         if found < open {
             self.missing(list, &touched);
         }
@@ -237,7 +280,8 @@ impl Checker {
                 };
                 let is_known = !row.midstream && !row.start_is_bound && self.world.pickup == 0;
                 let age_us = row.age_ns / 1_000;
-                let ages_us = (end_us - complete_us - self.margin_us)..=(end_us - first_us + self.margin_us + TICK_US);
+                let younger_us = self.margin_us + self.silence_us;
+                let ages_us = (end_us - complete_us - younger_us)..=(end_us - first_us + self.margin_us + TICK_US);
                 if is_known && self.margin_us == 0 && !is_right {
                     self.held.violated(ends, || described("its start is wrong"));
                 } else if is_known && self.clocks.leap_us().is_none() && !list.is_last && !ages_us.contains(&age_us) {
@@ -324,6 +368,8 @@ fn hold_all(world: &World) -> Held {
         packets: 0,
         main_tap: 0,
         last_unset_us: None,
+        pause: None,
+        silence_us: 0,
         clocks: Clocks::new(world, 0),
         is_finished: false,
     }));
@@ -332,6 +378,7 @@ fn hold_all(world: &World) -> Held {
         shared: Arc::clone(&shared),
         clocks: Clocks::new(world, 0),
         margin_us: margin_us(world),
+        silence_us: 0,
         shown: HashMap::new(),
         waiting: Vec::new(),
         held: Held::default(),

@@ -8,6 +8,7 @@ use super::truth::Truth;
 use super::wire::Ends;
 use super::world::World;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::env;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ impl Position {
                 incomplete: count("incomplete")?,
                 uncertain: count("uncertain")?,
                 open: count("open")?,
-                doubtful: count("doubtful")?,
+                doubts: serde_json::from_value(saved["doubts"].clone()).ok()?,
                 violations: count("violations")?,
                 ..Held::default()
             },
@@ -56,13 +57,12 @@ impl Position {
     }
 
     fn save(&self) {
-        let Held {
-            connections, packets, simulated_s, lists, incomplete, uncertain, open, doubtful, violations, ..
-        } = self.held;
+        let Held { connections, packets, simulated_s, lists, incomplete, uncertain, open, doubts, violations, .. } =
+            &self.held;
         let saved = json!({
             "next_seed": self.next_seed, "worlds": self.worlds, "ran_ms": self.ran_ms, "is_done": self.is_done,
             "connections": connections, "packets": packets, "simulated_s": simulated_s, "lists": lists,
-            "incomplete": incomplete, "uncertain": uncertain, "open": open, "doubtful": doubtful,
+            "incomplete": incomplete, "uncertain": uncertain, "open": open, "doubts": doubts,
             "violations": violations,
         });
         let path = Self::path();
@@ -86,12 +86,20 @@ fn number(name: &str) -> Option<u64> {
 
 /// What a world came to, on one line.
 fn line(held: &Held) -> String {
-    let Held { connections, packets, simulated_s, lists, incomplete, uncertain, open, doubtful, violations, .. } = held;
+    let Held { connections, packets, simulated_s, lists, incomplete, uncertain, open, violations, .. } = held;
+    let doubtful = held.doubtful();
     let days = *simulated_s as f64 / 86_400.0;
     format!(
         "{connections} connections, {packets} packets, {days:.3} days; {lists} lists held ({incomplete} not complete, \
          {uncertain} of uncertain time), {open} open in them, {doubtful} doubtful; {violations} violations"
     )
+}
+
+/// How many connections were doubtful for each reason, the most common first.
+fn show_doubts(held: &Held) {
+    let mut doubts: Vec<_> = held.doubts.iter().collect();
+    doubts.sort_by_key(|(_, count)| Reverse(**count));
+    doubts.iter().for_each(|(why, count)| println!("  {count} doubtful: {why}"));
 }
 
 fn show(world: &World, held: &Held) {
@@ -118,6 +126,7 @@ fn worlds_are_listed_as_they_are() {
         let world: World = world.parse().unwrap_or_else(|error| panic!("{error}"));
         let held = hold(&world);
         println!("{}", line(&held));
+        show_doubts(&held);
         show(&world, &held);
         held.wrong.iter().for_each(|ends| show_packets(&world, *ends));
         assert_eq!(held.violations, 0);
@@ -148,5 +157,6 @@ fn worlds_are_listed_as_they_are() {
     position.is_done = true;
     position.save();
     println!("{} worlds: {}", position.worlds, line(&position.held));
+    show_doubts(&position.held);
     assert_eq!(position.held.violations, 0);
 }

@@ -20,6 +20,10 @@ const LIFE_SHOWS_US: i64 = 3 * SECOND_US;
 /// How long behind a RST a packet of its side is late, at least: what comes later counts as life.
 const LATE_BEHIND_RST_US: i64 = 2 * SECOND_US;
 
+/// How long data is late that a RST has overtaken, at least, and how far it may be beyond the RST, in bytes.
+const OVERTAKEN_US: i64 = 250_000;
+const OVERTAKEN_SIZE: i32 = 1 << 20;
+
 /// How far behind a SYN-ACK's number its client's packets seem to be answers, in bytes.
 const FIRST_WINDOW_SIZE: u32 = 1 << 16;
 
@@ -35,6 +39,10 @@ const REPEATED_US: i64 = 595 * SECOND_US;
 /// How soon behind an end its own handshake comes again at most, for the engine to know copies from a connection with
 /// the same numbers.
 const COPIES_US: i64 = 800_000;
+
+/// How long behind the end of a connection it is not picked up by its last packets and copies of others: somewhat less
+/// than the engine's entries of closed connections linger.
+const LINGERS_US: i64 = 9 * SECOND_US;
 
 /// How many false ends of a connection leave the true one known.
 const FALSE_ENDS_MAX: u32 = 3;
@@ -111,6 +119,24 @@ pub(super) struct Change {
     pub(super) shown: Shown,
 }
 
+/// A RST: when it passed, and its number.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    at_us: i64,
+    number: u32,
+}
+
+impl Reset {
+    /// How long a packet of its side may come behind it that reaches to this number, and be late.
+    fn late_us(self, number: u32) -> i64 {
+        match number.wrapping_sub(self.number) as i32 {
+            ..=0 => LATE_BEHIND_RST_US,
+            1..=OVERTAKEN_SIZE => OVERTAKEN_US,
+            _ => 0,
+        }
+    }
+}
+
 /// A connection, as far as it has passed.
 #[derive(Clone, Debug)]
 struct Connection {
@@ -122,7 +148,7 @@ struct Connection {
     fins: [bool; 2],
     ended_us: Option<i64>,
     /// The RSTs of both sides, true or false.
-    resets_us: [Option<i64>; 2],
+    resets: [Option<Reset>; 2],
     /// The FINs of both sides that were none of theirs: the number behind each, and when it came.
     false_fins: [Vec<u32>; 2],
     false_rst: [bool; 2],
@@ -147,6 +173,8 @@ struct Connection {
     ended_at_count: u64,
     false_fin_at_count: Option<u64>,
     fin_at_count: Option<u64>,
+    /// When its own first FIN passed.
+    fin_us: Option<i64>,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
     /// The number behind the client's SYN, once that has passed, and whether what follows it has before any SYN-ACK.
@@ -163,7 +191,7 @@ impl Connection {
             complete_us: None,
             fins: [false; 2],
             ended_us: None,
-            resets_us: [None; 2],
+            resets: [None; 2],
             false_fins: Default::default(),
             false_rst: [false; 2],
             false_answers: Vec::new(),
@@ -178,6 +206,7 @@ impl Connection {
             ended_at_count: 0,
             false_fin_at_count: None,
             fin_at_count: None,
+            fin_us: None,
             last_us: now_us,
             has_passed: [false; 2],
             first_number: None,
@@ -223,7 +252,7 @@ impl Connection {
         }
         if segment.has(RST) {
             self.false_rst[side] |= is_complete;
-            self.resets_us[side] = Some(now_us);
+            self.resets[side] = Some(Reset { at_us: now_us, number: segment.seq });
             if !is_complete && self.answered_us.is_some() {
                 self.doubt = Some("a false RST in the handshake");
             }
@@ -291,6 +320,9 @@ const MANY_FALSE_ENDS: &str = "many false ends";
 
 /// It then seems to be one that has ended, if that is known, or to answer a SYN-ACK that was forged.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
+
+/// It may have been taken off, and with `pickup` found again.
+const SILENT: &str = "it was silent for the idle timeout";
 
 /// A handshake of which the answer came before the SYN-ACK, and nothing of the client since.
 const ANSWERED_EARLY: &str = "its answer passed before its SYN-ACK";
@@ -422,7 +454,7 @@ impl Truth {
             && now_us - connection.last_us >= idle_us
             && connection.is_open()
         {
-            connection.doubt = Some("it was silent for the idle timeout");
+            connection.doubt = Some(SILENT);
         }
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
@@ -497,12 +529,16 @@ impl Truth {
             if live.is_empty() {
                 self.live.remove(&ends);
             }
-            if let Some(doubt) = self.connections[&(connection, ends)].doubt
-                && (self.picks_up || STAYING.contains(&doubt))
+            let ended = &self.connections[&(connection, ends)];
+            // Found half closed it would seem to be open.
+            let is_found =
+                ended.doubt != Some(SILENT) || ended.fin_us.is_some_and(|fin_us| now_us - fin_us >= LINGERS_US);
+            if let Some(doubt) = ended.doubt
+                && (self.picks_up && is_found || STAYING.contains(&doubt))
             {
                 self.ghosts.insert(ends, doubt);
             }
-            if self.connections[&(connection, ends)].seems_alive {
+            if ended.seems_alive {
                 self.ghosts.insert(ends, "data that was not its own, of a side that had ended");
             }
         }
@@ -527,7 +563,11 @@ impl Truth {
         if !segment.is_plain() {
             return;
         }
-        if self.picks_up {
+        let lingers = |own: &Connection| {
+            let ended_us = own.ended_us.filter(|_| own.complete_us.is_some());
+            ended_us.is_some_and(|ended_us| now_us - ended_us < LINGERS_US)
+        };
+        if self.picks_up && !own.and_then(|own| self.connections.get(&(own, ends))).is_some_and(lingers) {
             self.ghosts.insert(ends, "it may be picked up");
         }
         if is_live {
@@ -538,9 +578,10 @@ impl Truth {
             Some(connection) => {
                 let side = usize::from(segment.src != connection.client);
                 let leaps_behind = |at_us: i64| self.leap_us.is_some_and(|leap_us| (at_us..=now_us).contains(&leap_us));
-                let is_life = |at_us: i64| now_us - at_us > LATE_BEHIND_RST_US || leaps_behind(at_us);
+                let late_us = |reset: Reset| reset.late_us(segment.number_behind());
+                let is_life = |reset: Reset| now_us - reset.at_us > late_us(reset) || leaps_behind(reset.at_us);
                 let known_at_count = connection.fin_at_count.unwrap_or(connection.ended_at_count);
-                if connection.resets_us[side].is_some_and(is_life) && !connection.fins[side] {
+                if connection.resets[side].is_some_and(is_life) && !connection.fins[side] {
                     self.ghosts.insert(ends, "a copy that came late behind a RST");
                 } else if connection.is_answered_late && side == 0 {
                     self.ghosts.insert(ends, "a handshake with the same numbers");
@@ -603,7 +644,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
             connection.interfered(now_us, segment, side, ended_count);
             return;
         }
-        connection.resets_us[side] = Some(now_us);
+        connection.resets[side] = Some(Reset { at_us: now_us, number: segment.seq });
         connection.ended_us = Some(now_us);
         return;
     }
@@ -650,6 +691,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         connection.is_loose |= connection.answered_us.is_none();
         connection.fins[side] = true;
         connection.fin_at_count.get_or_insert(ended_count);
+        connection.fin_us.get_or_insert(now_us);
         if connection.fins == [true; 2] && connection.complete_us.is_some() {
             connection.ended_us = Some(now_us);
         }
