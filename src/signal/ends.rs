@@ -31,6 +31,16 @@ const LATE_SIZE: u32 = 1 << 24;
 /// How long after a RST packets of its side may come late, in stamps of 0.27 s: who sent it repeats nothing.
 const LATE_BEHIND_RST: u64 = 8;
 
+/// How far beyond a RST data of its side may be that it has overtaken, in bytes: a host that has forgotten a connection
+/// resets it at the number that the other side acknowledges (RFC 9293, section 3.5.2), not behind what it has sent.
+const OVERTAKEN_SIZE: u32 = 1 << 20;
+
+/// How long after a RST such data may come, in stamps: packets are out of order for a quarter of a second at most. For
+/// no longer, since data beyond a RST is what shows that it was forged.
+const OVERTAKEN_BY_RST: u64 = 1;
+
+const _: () = assert!(OVERTAKEN_BY_RST < LATE_BEHIND_RST && OVERTAKEN_SIZE < LATE_SIZE);
+
 /// How long a side that has not ended is reported no more, in stamps: a second.
 const REPORT_INTERVAL: u64 = 4;
 
@@ -245,8 +255,13 @@ impl EndRecord {
     #[inline]
     fn is_late(&self, side: Side, at: Numbers, stamp: u64) -> bool {
         let is_recent = self.age(stamp) <= LATE_BEHIND_RST;
+        if self.has_ended(side) && self.is_rst() {
+            let is_beyond = (self.beyond(side, at.sent) as u32) <= OVERTAKEN_SIZE;
+            let is_overtaken = is_beyond && self.age(stamp) <= OVERTAKEN_BY_RST;
+            return !self.is_reported(side) && (is_overtaken || is_recent && self.is_behind(side, at));
+        }
         if self.has_ended(side) {
-            return self.is_behind(side, at) && (!self.is_rst() || !self.is_reported(side) && is_recent);
+            return self.is_behind(side, at);
         }
         // It may have been on its way when the other side's RST came, and goes no further than what that acknowledges.
         let has_crossed = self.is_shortly_before(side, at.sent) && self.is_near(side.other(), at.acked);
@@ -1058,8 +1073,20 @@ mod tests {
         assert!(!ends.goes_on(hash(1), First, at(900, 50), SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(1_000, 50), 2 * SECOND_NS));
         assert!(ends.goes_on(hash(1), First, at(1_000, 50), 3 * SECOND_NS));
-        ends.put(hash(2), First, rst(1_000), 0);
-        assert!(ends.goes_on(hash(2), First, at(1_001, 50), 0));
+    }
+
+    #[test]
+    fn data_that_a_rst_has_overtaken_is_late_for_a_moment() {
+        for (number, after_ns, goes_on) in [
+            (1_001, 0, false),
+            (1_000 + OVERTAKEN_SIZE, SECOND_NS / 4, false),
+            (1_001 + OVERTAKEN_SIZE, 0, true),
+            (1_001, SECOND_NS, true),
+        ] {
+            let ends = RecentEnds::new(64);
+            ends.put(hash(1), First, rst(1_000), 0);
+            assert_eq!(ends.goes_on(hash(1), First, at(number, 50), after_ns), goes_on, "{number} {after_ns}");
+        }
     }
 
     #[test]

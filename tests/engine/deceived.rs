@@ -333,6 +333,20 @@ fn data_that_crosses_a_rst_does_not_take_it_back() {
 }
 
 #[test]
+fn data_that_a_rst_has_overtaken_does_not_take_it_back() {
+    for seed in SEEDS {
+        let connection = Connection::new(&mut Numbers(seed), 40_000);
+        let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
+        let at = BEGIN_US + 2 * SECOND_US;
+        // The server has forgotten the connection, and answers where the client is.
+        packets.push((at, connection.server_at(RST, 1)));
+        packets.push((at + 3_000, connection.server_at(ACK, 927)));
+        let list = last(packets);
+        assert_eq!((list.rows.len(), list.header.figures.reopened), (0, 0));
+    }
+}
+
+#[test]
 fn data_that_comes_late_behind_an_end_does_not_answer_for_the_next_connection() {
     for seed in SEEDS {
         for end in ["client rst", "server rst", "client fin"] {
