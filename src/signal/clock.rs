@@ -385,6 +385,11 @@ impl Run {
         self.count >= AGREEING_COUNT && 2 * self.count >= stamp_count
     }
 
+    /// Whether all of so many stamps follow the first closely, and are too many to be wrong.
+    fn has_all_of(&self, stamp_count: usize) -> bool {
+        self.count >= AGREEING_COUNT.max(stamp_count)
+    }
+
     /// Whether these are the stamps of a clock that was set, when none of so many has shown it. `None` if more come.
     fn is_last(&self, behind: Behind, stamp_count: usize) -> Option<bool> {
         match behind {
@@ -705,6 +710,8 @@ impl Clock {
             Behind::Some => None,
             Behind::Enough | Behind::All if is_ambiguous => Some(Verdict::Ambiguous),
             Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
+            // A capture of one clock ends soon behind a gap.
+            Behind::All if self.others.is_empty() && run.has_all_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
             Behind::Enough | Behind::All => Some(Verdict::Undecided),
         }
     }
@@ -1275,6 +1282,19 @@ mod tests {
         let mut clock = Clock::new(Stamp::unnamed(0));
         assert_eq!(run(&mut clock, &[0, 1, 2, 3_602])[3], 2);
         assert_eq!(clock.doubt(), TimeDoubt::Undecided);
+    }
+
+    #[test]
+    fn of_one_clock_six_packets_behind_a_gap_show_at_the_end_that_it_has_passed() {
+        let behind = |count: i64| (0..10).chain((0..count).map(|at| at + 3_600)).collect::<Vec<_>>();
+        let other = || (0..10).flat_map(|at| [at, at + 100_000]).chain((0..6).map(|at| at + 3_600)).collect();
+        let wrong = [behind(6), vec![7_777]].concat();
+        for (stamps, has_passed) in [(behind(6), true), (behind(5), false), (other(), false), (wrong, false)] {
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            let elapsed = run(&mut clock, &stamps);
+            assert_eq!(elapsed[elapsed.len() - 1] >= 3_600, has_passed, "{stamps:?}");
+            assert_eq!(clock.doubt() == TimeDoubt::None, has_passed, "{stamps:?}");
+        }
     }
 
     #[test]
