@@ -85,7 +85,7 @@ use world::World;
 
 /// Hosts and nothing that disturbs them.
 const QUIET: &str = "seed=1,busy_s=60,lasts_s=600,every_s=10,shards=1,clients=1,servers=1,connections=20,ports=1000,\
-    room=1000,taps=1,copy_late_ms=1,flood_rate=100";
+    room=20000,taps=1,copy_late_ms=1,flood_rate=100";
 
 #[test]
 fn one_client_and_one_server_are_listed_as_they_are() {
