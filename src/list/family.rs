@@ -338,6 +338,7 @@ impl<K: TableKey> FamilyList<K> {
     ///
     /// The delta does not have the shape that the list was made for: its changes would be lost.
     pub(super) fn apply(&mut self, changes: &mut Changes<K>, since: u64, cut: u64) {
+        self.advance(cut);
         if changes.is_untouched() {
             return;
         }
@@ -504,8 +505,16 @@ impl<K: TableKey> FamilyList<K> {
         differences.find(|difference| self.ledger.code.belongs(placement, old.wrapping_add(*difference)))
     }
 
+    /// Moves on to a tick, which may be far behind the last.
+    fn advance(&mut self, tick: u64) {
+        if let Some(leap) = self.ledger.liveness.advance(tick) {
+            self.ledger.listed.update_all(|_, start| start.behind(leap));
+        }
+    }
+
     /// Records that an interval has ended at this tick.
     pub(super) fn end_interval(&mut self, tick: u64) {
+        self.advance(tick);
         let is_settled = self.is_settled();
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
         if self.ledger.liveness.has_unsettled() {
@@ -571,6 +580,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Takes off what the partition says is gone, and lists what it says is open, as of a hand-over at the tick `cut`
     /// whose delta has been applied. What opened in that came into its table since the tick `since`.
     pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, since: u64, cut: u64) {
+        self.advance(cut);
         self.ledger.since = self.unlisted_since(since);
         // An empty residue holds no closing of what is gone, so all of it would come back.
         let gone = if self.is_settled() { &[] } else { gone.as_slice() };
@@ -608,6 +618,7 @@ impl<K: TableKey> FamilyList<K> {
 
     /// Records that these connections were seen since they were last asked about, as of the tick `cut`.
     pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
+        self.advance(cut);
         let epoch = self.ledger.liveness.epoch(cut);
         for (key, payload) in seen {
             self.ledger.listed.update(key, |start| {
@@ -623,7 +634,8 @@ impl<K: TableKey> FamilyList<K> {
     /// Records that these connections were seen since they were last asked about, but only up to `leap_tick`, before
     /// time leaped; the present tick is `cut`.
     pub(super) fn see_before(&mut self, seen: &[(K, u32)], leap_tick: u64, cut: u64) {
-        let (epoch, now) = (self.ledger.liveness.epoch(leap_tick), self.ledger.liveness.epoch(cut));
+        self.advance(cut);
+        let (epoch, now) = (self.ledger.liveness.epoch_before(leap_tick, cut), self.ledger.liveness.epoch(cut));
         for (key, payload) in seen {
             self.ledger.listed.update(key, |start| {
                 let is_later = now.since(epoch) < now.since(start.seen());

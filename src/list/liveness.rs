@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::flow::FlowKey as TableKey;
 use crate::flow::QuickHash;
 use crate::handover::Eviction;
-use crate::list::start::{Epoch, Start};
+use crate::list::start::{Epoch, EpochLeap, Start};
 use crate::signal::Watch;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::Secret;
@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Epochs in an idle timeout. In each of them every listed connection is asked about once.
 pub const IDLE_EPOCHS: u64 = 16;
+
+const _: () = assert!(Epoch::AGE_MAX > Epoch::COUNT - IDLE_EPOCHS + 1, "what is that old is older than the timeout");
 
 /// Epochs of silence after which a connection comes under watch: a quarter of the timeout.
 const SUSPECT_EPOCHS: u64 = IDLE_EPOCHS / 4;
@@ -65,8 +67,9 @@ pub(super) struct Liveness {
     epoch_ticks: Option<u64>,
     watch: Option<Arc<Watch>>,
     quick: QuickHash,
-    /// The tick of the last list.
+    /// The tick of the last list, and that of the last hand-over or list.
     now: u64,
+    latest: u64,
     /// The epoch in which the last round of questions began, and whether the round is not complete yet.
     round: Option<Epoch>,
     is_asking: bool,
@@ -83,11 +86,31 @@ impl Liveness {
             watch,
             quick: QuickHash::new(secret),
             now: 0,
+            latest: 0,
             round: None,
             is_asking: false,
             has_unsettled: false,
             asks_unsettled_only: false,
         }
+    }
+
+    /// Moves on to a tick. Returns the leap if that is so far that all starts have to be taken [behind
+    /// it](Start::behind), before any is seen at this tick.
+    pub(super) fn advance(&mut self, tick: u64) -> Option<EpochLeap> {
+        let from = self.latest;
+        self.latest = from.max(tick);
+        self.leap(from, tick)
+    }
+
+    /// The leap between two ticks, if it is over more epochs than an interval has.
+    fn leap(&self, from: u64, tick: u64) -> Option<EpochLeap> {
+        let length = self.epoch_ticks?;
+        (tick.saturating_sub(from) / length > IDLE_EPOCHS).then(|| EpochLeap::new((from, tick), length))
+    }
+
+    /// The epoch of a tick that may be before a leap, as it is known at the tick `now`.
+    pub(super) fn epoch_before(&self, tick: u64, now: u64) -> Epoch {
+        self.leap(tick, now).map_or_else(|| self.epoch(tick), |leap| leap.known(self.epoch(tick)))
     }
 
     /// The epoch of a tick.
@@ -201,6 +224,7 @@ impl Liveness {
     /// Restores what one with the same configuration saved.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.now = decoder.count()?;
+        self.latest = self.now;
         self.round = decoder.option(Decoder::u8)?.map(Epoch);
         self.is_asking = decoder.bool()?;
         (self.has_unsettled, self.asks_unsettled_only) = (decoder.bool()?, decoder.bool()?);
@@ -223,6 +247,30 @@ impl Liveness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn however_far_time_leaps_silence_is_seen_and_none_that_is_not() {
+        for (idle, age_max) in [(16, None), (36_000, None), (144_000, None), (1_440_000, Some(96_000))] {
+            let times = EvictionTimes { idle_ticks: Some(idle), age_max_ticks: age_max, interval_ticks: 100 };
+            let key = crate::flow::KeyV4::new((1, 1), (2, 2), crate::flow::VlanTags::NONE);
+            let seen = 1 << 30;
+            for leap in (1..400).map(|step| step * idle / 8) {
+                let mut liveness =
+                    Liveness::new(&Secret::REPLAY, EvictionTimes { age_max_ticks: age_max, ..times }, None);
+                liveness.advance(seen);
+                let start = Start::of_payload(0, seen, liveness.epoch(seen));
+                let known = liveness.advance(seen + leap).map_or(start, |leap| start.behind(leap));
+                assert_eq!(known.seen(), liveness.epoch_before(seen, seen + leap));
+                liveness.now = seen + leap;
+                // An age is told from silence by what is judged first.
+                liveness.times.age_max_ticks = None;
+                let evicted = liveness.judge(&key, known).0.is_some();
+                if leap <= idle || leap > idle + idle / 8 {
+                    assert_eq!(evicted, leap > idle, "{idle} {age_max:?} {leap}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn silence_over_two_intervals_of_any_length_is_seen() {

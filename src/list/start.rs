@@ -30,9 +30,8 @@ const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 /// Five months.
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
-/// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
-/// a shorter one, but never for a longer one: a connection that timed out is then found later, and none is taken off
-/// too early.
+/// A span of time in which every listed connection is asked about once. Epoch numbers wrap: what was seen before time
+/// leaps over many gets another ([`EpochLeap`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch(pub(super) u8);
 
@@ -40,14 +39,47 @@ impl Epoch {
     /// How many epoch numbers there are. The value of a byte that is left over stands for "none".
     pub(super) const COUNT: u64 = u8::MAX as u64;
 
+    /// The oldest that an epoch looks behind a leap of time: older than any that is asked about, and no later epoch has
+    /// its number soon.
+    pub(super) const AGE_MAX: u64 = Self::COUNT - 8;
+
     /// The epoch of a tick, with epochs of this many ticks.
     pub(super) fn of(tick: u64, length_ticks: u64) -> Self {
         Epoch((tick / length_ticks % Self::COUNT) as u8)
     }
 
+    /// The epoch that began so many before this one, at most [`Self::AGE_MAX`].
+    fn before(self, count: u64) -> Self {
+        Epoch(((u64::from(self.0) + Self::COUNT - count) % Self::COUNT) as u8)
+    }
+
     /// How many epochs before this one the other began.
     pub(super) fn since(self, other: Self) -> u64 {
         (u64::from(self.0) + Self::COUNT - u64::from(other.0)) % Self::COUNT
+    }
+}
+
+/// A leap of time over so many epochs that their numbers may come round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EpochLeap {
+    before: Epoch,
+    after: Epoch,
+    length: u64,
+}
+
+impl EpochLeap {
+    /// The leap from one tick to another, with epochs of this many ticks.
+    pub(super) fn new((from_tick, to_tick): (u64, u64), length_ticks: u64) -> Self {
+        EpochLeap {
+            before: Epoch::of(from_tick, length_ticks),
+            after: Epoch::of(to_tick, length_ticks),
+            length: to_tick / length_ticks - from_tick / length_ticks,
+        }
+    }
+
+    /// An epoch before the leap, as it is to be known behind it.
+    pub(super) fn known(self, epoch: Epoch) -> Epoch {
+        self.after.before((self.before.since(epoch) + self.length).min(Epoch::AGE_MAX))
     }
 }
 
@@ -192,6 +224,12 @@ impl Start {
     pub(super) fn seen_in(self, epoch: Epoch) -> Self {
         let others = self.0 & !(u64::from(u16::MAX) << SEEN_SHIFT);
         Start(others | u64::from(epoch.0) << SEEN_SHIFT)
+    }
+
+    /// This start, of a connection that was listed before a leap of time, behind it.
+    pub(super) fn behind(self, leap: EpochLeap) -> Self {
+        let seen = self.seen_in(leap.known(self.seen()));
+        self.watched().map_or(seen, |watched| seen.watched_since(leap.known(watched)))
     }
 
     /// This start, under watch since this epoch.
