@@ -57,6 +57,11 @@ impl Clocks {
         (1..=LEAP_MAX_US).contains(&self.set_us).then_some(self.set_at_us)
     }
 
+    /// How far the clocks are set back, if they are.
+    pub(super) fn set_back_us(&self) -> Option<i64> {
+        (self.set_us < 0).then_some(-self.set_us)
+    }
+
     /// The stamp of a packet that this tap captures now.
     pub(super) fn stamp_us(&mut self, tap: usize, now_us: i64) -> i64 {
         let offset_us = if tap == 1 { self.offset_us } else { 0 };

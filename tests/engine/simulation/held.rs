@@ -26,6 +26,10 @@ const LYING_US: i64 = 200 * SECOND_US;
 /// A pause from which on the next packet does not follow the last one's clock, somewhat less than the engine's.
 const PAUSE_US: i64 = 59 * SECOND_US;
 
+/// How far a pause may be from how far a clock was set back, and seem to be that clock as it was before: somewhat more
+/// than by how much stamps follow each other.
+const CONFUSING_US: i64 = 65 * SECOND_US;
+
 /// The longest pause of which it may not be known which clock has passed it, in seconds.
 const CONFUSED_MAX_S: u64 = 31 * 86_400;
 
@@ -45,7 +49,7 @@ pub(super) struct Held {
     pub(super) lists: u64,
     /// Lists that say that they are not complete.
     pub(super) incomplete: u64,
-    /// Lists that say that their time is uncertain.
+    /// Lists that say that their time is uncertain, and those of a pause that cannot be told from the clock before.
     pub(super) uncertain: u64,
     /// Connections that lists had to have, in all lists, and those of which nothing was certain, for each reason.
     pub(super) open: u64,
@@ -109,11 +113,13 @@ struct Shared {
     main_tap: usize,
     /// When the last packet came before the clock was set, once it has been.
     last_unset_us: Option<i64>,
-    /// The last pause in which time need not have passed for all that is known, as few packets followed it: when it
+    /// The first pause in which time need not have passed for all that is known, as few packets followed it: when it
     /// began, and those packets.
     pause: Option<(i64, u64)>,
     /// The silence before the clock was set, from that pause on.
     silence_us: i64,
+    /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
+    confused_us: Option<i64>,
     clocks: Clocks,
     is_finished: bool,
 }
@@ -121,16 +127,19 @@ struct Shared {
 impl Shared {
     /// A packet comes now, and the last one came before.
     fn passes_silence(&mut self, before_us: i64) {
-        if self.last_unset_us.is_some() {
-            return;
-        }
         let followed = self.pause.map(|(from_us, count)| (from_us, count + 1));
         self.pause = followed.filter(|(_, count)| *count < JUDGED_COUNT_MAX as u64);
-        if self.clocks.is_set(self.now_us) {
-            self.last_unset_us = Some(before_us);
-            self.silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
-        } else if self.now_us - before_us >= PAUSE_US {
-            self.pause.get_or_insert((before_us, 0));
+        let is_pause = self.now_us - before_us >= PAUSE_US;
+        let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
+        if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
+            (self.last_unset_us, self.silence_us, self.pause) = (Some(before_us), silence_us, None);
+        } else if is_pause {
+            let from_us = self.pause.get_or_insert((before_us, 0)).0;
+            let is_alike =
+                |set_us: i64| silence_us > set_us - CONFUSING_US && self.now_us - before_us < set_us + CONFUSING_US;
+            if self.last_unset_us.is_some() && self.clocks.set_back_us().is_some_and(is_alike) {
+                self.confused_us.get_or_insert(from_us);
+            }
         }
     }
 }
@@ -207,11 +216,12 @@ impl Checker {
             }
             let list = self.waiting.remove(0);
             self.silence_us = if self.world.set_back > 0 { shared.silence_us } else { 0 };
-            self.check(&list, &mut shared.truth);
+            let is_confused = shared.confused_us.is_some_and(|confused_us| list.end_us >= confused_us);
+            self.check(&list, is_confused, &mut shared.truth);
         }
     }
 
-    fn check(&mut self, list: &Waiting, truth: &mut Truth) {
+    fn check(&mut self, list: &Waiting, is_confused: bool, truth: &mut Truth) {
         let margin_us = self.margin_us;
         // Nothing comes behind the last list.
         let until_us = if list.is_last { i64::MAX } else { list.end_us - margin_us };
@@ -225,8 +235,9 @@ impl Checker {
             truth.coming(list.end_us.saturating_add(margin_us)).map(|change| (change.ends, ())).collect();
         self.held.lists += 1;
         self.held.incomplete += u64::from(!list.header.complete);
-        self.held.uncertain += u64::from(list.header.figures.time_uncertain);
-        if !list.header.complete || list.header.figures.time_uncertain {
+        let is_uncertain = list.header.figures.time_uncertain || is_confused;
+        self.held.uncertain += u64::from(is_uncertain);
+        if !list.header.complete || is_uncertain {
             return;
         }
         let mut found = 0;
@@ -370,6 +381,7 @@ fn hold_all(world: &World) -> Held {
         last_unset_us: None,
         pause: None,
         silence_us: 0,
+        confused_us: None,
         clocks: Clocks::new(world, 0),
         is_finished: false,
     }));
