@@ -255,14 +255,13 @@ mod tests {
             let key = crate::flow::KeyV4::new((1, 1), (2, 2), crate::flow::VlanTags::NONE);
             let seen = 1 << 30;
             for leap in (1..400).map(|step| step * idle / 8) {
-                let mut liveness =
-                    Liveness::new(&Secret::REPLAY, EvictionTimes { age_max_ticks: age_max, ..times }, None);
+                let mut liveness = Liveness::new(&Secret::REPLAY, times, None);
                 liveness.advance(seen);
                 let start = Start::of_payload(0, seen, liveness.epoch(seen));
                 let known = liveness.advance(seen + leap).map_or(start, |leap| start.behind(leap));
                 assert_eq!(known.seen(), liveness.epoch_before(seen, seen + leap));
                 liveness.now = seen + leap;
-                // An age is told from silence by what is judged first.
+                // The age only makes the epochs short here: it is judged before silence.
                 liveness.times.age_max_ticks = None;
                 let evicted = liveness.judge(&key, known).0.is_some();
                 if leap <= idle || leap > idle + idle / 8 {

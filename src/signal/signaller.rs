@@ -595,14 +595,16 @@ impl Signaller {
             is_chosen |= self.take_watched(quick_hash) || self.may_be_lost(quick_hash);
         }
         let isn = header.seq().wrapping_sub(1);
-        let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(packet, isn);
+        let may_be_staged = self.awaited.may_hold(quick_hash);
+        let is_answer = may_be_staged && self.take_staged(packet, isn);
         if !is_answer && !self.may_be_awaited(quick_hash) {
             is_chosen |= self.draw_sample(now_ns);
             if !is_chosen {
                 return;
             }
         } else if is_quiet && !self.is_watchful {
-            if !is_answer && self.is_behind_answer(header, quick_hash) {
+            // Of a connection without one in the stage it was known before this was called.
+            if may_be_staged && !is_answer && self.is_behind_answer(header, quick_hash) {
                 return;
             }
             self.ends.prefetch(quick_hash);

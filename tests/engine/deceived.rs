@@ -205,7 +205,7 @@ fn a_clock_that_is_set_after_boot_is_no_time() {
 }
 
 #[test]
-fn hours_without_a_packet_have_passed_and_weeks() {
+fn hours_and_days_without_a_packet_have_passed() {
     // In eight days the numbers of the epochs come round in which silence is counted, to where they were.
     for (seed, gaps_s) in SEEDS.flat_map(|seed| [(seed, 18_000..32_400), (seed, 689_000..696_000)]) {
         let mut numbers = Numbers(seed);

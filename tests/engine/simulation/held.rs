@@ -49,7 +49,8 @@ pub(super) struct Held {
     pub(super) lists: u64,
     /// Lists that say that they are not complete.
     pub(super) incomplete: u64,
-    /// Lists that say that their time is uncertain, and those of a pause that cannot be told from the clock before.
+    /// Lists that say that their time is uncertain, and those behind a pause after which the clock may be as it was
+    /// before it was set.
     pub(super) uncertain: u64,
     /// Connections that lists had to have, in all lists, and those of which nothing was certain, for each reason.
     pub(super) open: u64,
@@ -116,7 +117,7 @@ struct Shared {
     /// The first pause in which time need not have passed for all that is known, as few packets followed it: when it
     /// began, and those packets.
     pause: Option<(i64, u64)>,
-    /// The silence before the clock was set, from that pause on.
+    /// The silence before the clock was set back, from that pause on.
     silence_us: i64,
     /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
     confused_us: Option<i64>,
@@ -132,7 +133,8 @@ impl Shared {
         let is_pause = self.now_us - before_us >= PAUSE_US;
         let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
         if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
-            (self.last_unset_us, self.silence_us, self.pause) = (Some(before_us), silence_us, None);
+            self.silence_us = self.clocks.set_back_us().map_or(0, |_| silence_us);
+            (self.last_unset_us, self.pause) = (Some(before_us), None);
         } else if is_pause {
             let from_us = self.pause.get_or_insert((before_us, 0)).0;
             let is_alike =
@@ -215,7 +217,7 @@ impl Checker {
                 return;
             }
             let list = self.waiting.remove(0);
-            self.silence_us = if self.world.set_back > 0 { shared.silence_us } else { 0 };
+            self.silence_us = shared.silence_us;
             let is_confused = shared.confused_us.is_some_and(|confused_us| list.end_us >= confused_us);
             self.check(&list, is_confused, &mut shared.truth);
         }
