@@ -4,7 +4,8 @@
 //! A set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
 //! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. If that does not
 //! follow the ISN it may be forged, or of the connection before, and the tag stays for one more packet, which may
-//! complete the handshake still. Before any tag is read, a small table of counts says for nearly all connections that
+//! complete the handshake still. A SYN-ACK with another number may be forged too, so that its tag takes no place from
+//! the first: both wait, and the client's answer completes the one that it follows. Before any tag is read, a small table of counts says for nearly all connections that
 //! no handshake waits.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
@@ -194,11 +195,11 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
 
     /// Puts a tag of the connection with this hash in, counts it, and returns the tag of another connection that was
     /// evicted for it, which still counts, or zero; `None` if other threads took every place.
-    fn put(&self, hash: u64, tag: u64, waiting: &WaitingCounts) -> Option<u64> {
+    fn put(&self, hash: u64, tag: u64, timeout: u64, waiting: &WaitingCounts) -> Option<u64> {
         let index = self.set_index(hash);
         // Another thread may take the place at the same moment; then the next try finds another.
         for _ in 0..WAY_COUNT {
-            let (way, there) = self.place(index, tag);
+            let (way, there) = self.place(index, tag, timeout);
             if self.replace(&self.sets[index].0[way], there, tag) {
                 if there != 0 && same(there, tag) {
                     return Some(0);
@@ -211,16 +212,28 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
     }
 
     /// The place in a set for this tag, and the tag that is there now: the first place that is free or has the same
-    /// handshake, otherwise the oldest. (If a free place comes first, the handshake has two tags until it is taken.)
-    fn place(&self, index: usize, tag: u64) -> (usize, u64) {
+    /// handshake, otherwise the oldest. (If a free place comes first, the handshake has two tags until it is taken.) Of
+    /// two handshakes with other numbers the first keeps its place, and the last gives way, so that one connection does
+    /// not fill the set.
+    fn place(&self, index: usize, tag: u64, timeout: u64) -> (usize, u64) {
         let mut oldest = (0, 0);
         let mut oldest_age = 0;
+        let mut rival = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
-            if there == 0 || same(there, tag) {
+            if there == 0 {
                 return (way, there);
             }
             let age = age(there, tag);
+            if same(there, tag) {
+                if !is_rival(there, tag) || age >= timeout {
+                    return (way, there);
+                }
+                if let Some((first, first_age)) = rival {
+                    return if first_age < age { first } else { (way, there) };
+                }
+                rival = Some(((way, there), age));
+            }
             if way == 0 || age >= oldest_age {
                 (oldest, oldest_age) = ((way, there), age);
             }
@@ -281,7 +294,7 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
             self.clear(index, way, there, waiting);
             found = found.max(Some(answer));
         }
-        // It stood twice.
+        // It stood twice, or another with it.
         if is_left && found == Some(Answer::Completes) {
             self.remove(hash, tag, waiting);
         }
@@ -353,6 +366,13 @@ fn same(tag: u64, other: u64) -> bool {
 #[inline]
 fn awaits_first(tag: u64) -> bool {
     tag & NONE_CAME_BIT != 0 && tag & ISN_MASK << ISN_SHIFT != 0
+}
+
+/// Whether two tags of one connection and side wait for what follows different ISNs.
+#[inline]
+fn is_rival(tag: u64, other: u64) -> bool {
+    let has_isn = |tag: u64| tag & ISN_MASK << ISN_SHIFT != 0;
+    has_isn(tag) && has_isn(other) && !has_same_isn(tag, other)
 }
 
 /// This tag, behind a first packet that did not follow its ISN.
@@ -445,7 +465,7 @@ impl HandshakeCache {
     /// handshake that was still waiting was lost for it.
     pub fn put(&self, hash: u64, waits_for: Side, isn: Option<u32>, now_ns: i64) -> bool {
         let tag = tag(hash, waits_for, isn.map_or(0, short_isn), now_ns);
-        let Some(evicted) = self.near.put(hash, tag, &self.waiting) else {
+        let Some(evicted) = self.near.put(hash, tag, self.timeout, &self.waiting) else {
             self.lost.put(hash);
             return true;
         };
@@ -469,7 +489,7 @@ impl HandshakeCache {
             return true;
         };
         self.is_far_used.store(true, Relaxed);
-        let evicted = far.put(hash, tag, &self.waiting);
+        let evicted = far.put(hash, tag, self.timeout, &self.waiting);
         let is_lost = evicted != Some(0) && age(evicted.unwrap_or(tag), tag) <= self.timeout;
         if is_lost {
             self.lost.put(evicted.map_or(hash, hash_of));
@@ -523,7 +543,12 @@ impl HandshakeCache {
         let tag = tag(hash, sender, short_isn(isn), now_ns);
         let near = self.near.answer(hash, tag, self.timeout, &self.waiting, &is_none);
         let Some(far) = self.used_far().filter(|_| !self.is_idle(hash)) else { return near };
-        near.max(far.answer(hash, tag, self.timeout, &self.waiting, &is_none))
+        let answer = near.max(far.answer(hash, tag, self.timeout, &self.waiting, &is_none));
+        if answer == Some(Answer::Completes) {
+            // Another may have waited with it in the other level.
+            self.remove(hash, sender);
+        }
+        answer
     }
 
     /// Writes the cache into a saved state. No other thread may be using it.

@@ -227,11 +227,8 @@ impl Rivals {
         let is_before =
             |rival: &Rival, known: &FilterEntry| known.state.is_established() && !rival.is_since(known, now);
         let is_later = |rival: &Rival| known.is_none_or(|known| !rival.is(known) && !is_before(rival, known));
-        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
-        let words = records.filter(|record| record[0] == hash.to_bits()).map(|record| record[1]);
-        let rivals = words.filter(|word| Rival::age(*word, now) <= self.timeout);
         let mut verdict = Verdict::Uncontested;
-        for rival in rivals.map(Rival::of_word).filter(|rival| rival.client == sender && is_later(rival)) {
+        for rival in self.recent(hash, now).filter(|rival| rival.client == sender && is_later(rival)) {
             if isn.wrapping_sub(rival.isn) < FIRST_WINDOW_SIZE {
                 return Verdict::Answers(rival);
             }
@@ -242,11 +239,22 @@ impl Rivals {
 
     /// Whether the whole number of this connection's handshake is recorded.
     pub(super) fn knows(&self, hash: ConnectionHash, known: &FilterEntry, now: u64) -> bool {
-        let mut records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
-        records.any(|record| {
-            let is_recent = record[0] == hash.to_bits() && Rival::age(record[1], now) <= self.timeout;
-            is_recent && Rival::of_word(record[1]).is(known)
-        })
+        self.recent(hash, now).any(|rival| rival.is(known))
+    }
+
+    /// Whether the capture side may take this client's packet, which follows `isn`, for the answer to one of these
+    /// handshakes.
+    pub(super) fn may_complete(&self, hash: ConnectionHash, (client, isn): (Side, u32), now: u64) -> bool {
+        let short_isn = FilterEntry::short_isn(isn);
+        let mut of_client = self.recent(hash, now).filter(|rival| rival.client == client);
+        of_client.any(|rival| rival.entry(false).capture_isn_matches(short_isn))
+    }
+
+    /// The handshakes of this connection that count now.
+    fn recent(&self, hash: ConnectionHash, now: u64) -> impl Iterator<Item = Rival> {
+        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
+        let words = records.filter(move |record| record[0] == hash.to_bits()).map(|record| record[1]);
+        words.filter(move |word| Rival::age(*word, now) <= self.timeout).map(Rival::of_word)
     }
 
     /// Whether a handshake with this number, or one that follows it, was recorded as that of this connection.

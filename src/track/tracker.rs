@@ -25,7 +25,9 @@
 //! server says something, shows another handshake or repeats that one, while there is room.
 //!
 //! A flood pushes handshakes out of their ring before their time. The capture side remembers longer which clients still
-//! have to answer ("awaited"). A connection that opens then starts with that answer, or its start is unknown.
+//! have to answer ("awaited"). A connection that opens then starts with that answer, or its start is unknown. A SYN-ACK
+//! that is forged before the answer takes the handshake's place here, but not there, so that what completes no
+//! handshake that is known here opens its connection in place of one whose SYN was not seen.
 //!
 //! A client repeats its SYN for minutes, and a server its SYN-ACK: the connection is kept for a timeout from the last
 //! of them, and starts with the first. A stack with fixed numbers may open the same ports again with the same ISN: what
@@ -1234,6 +1236,15 @@ impl Tracker {
             // An earlier SYN-ACK with another ISN was no answer to this client.
             state if state.is_answered() && !state.is_unseen() && entry.client == parts.sender => {
                 self.ack(signal, parts, (slot, FilterEntry { short_isn, ..entry }))
+            }
+            // The SYN-ACK that is known was forged, and took the place of this client's, which the capture side knows.
+            state
+                if state.is_unseen()
+                    && entry.client == parts.sender
+                    && !self.rivals.may_complete(signal.hash(), (parts.sender, parts.isn), self.now) =>
+            {
+                self.counts.expired += u64::from(self.is_presumed(slot));
+                self.begin_anew(signal, parts, Some(slot))
             }
             _ => self.ack(signal, parts, (slot, entry)),
         }

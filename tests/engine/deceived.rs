@@ -757,3 +757,25 @@ fn what_a_larger_flood_makes_forget_leaves_lists_incomplete() {
         assert!(!list.header.complete && list.header.figures.handshakes_lost > 0, "{:?}", list.header);
     }
 }
+
+#[test]
+fn a_syn_ack_forged_in_place_of_one_that_a_flood_pushed_out_hides_nothing() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connection = Connection::new(&mut numbers, 40_000);
+        let forged = Connection::new(&mut numbers, 40_000);
+        let (mut handshake, forged_us) = (connection.handshake(BEGIN_US), BEGIN_US + 900_000);
+        handshake[2].0 = BEGIN_US + SECOND_US;
+        let mut packets = handshake;
+        packets.push((forged_us, forged.server(SYN | ACK, forged.server_isn)));
+        for number in 0..100_000 {
+            let flooder = (3 + (number >> 14) as u8, 1_024 + (number & 0x3fff) as u16);
+            let at = BEGIN_US + 100_000 + number * 8;
+            packets.push((at, plain_frame(flooder, (2, 443), SYN, (numbers.next(), 0))));
+        }
+        let config = Config { half_open_max: Some(16_384), ..Config::default() };
+        let list = lists(in_order(packets), &config).pop().expect("there is a list at the end");
+        assert!(list.header.figures.recycled > 0, "seed {seed}: {:?}", list.header);
+        assert_eq!(established(&list), BTreeSet::from([connection.port]), "seed {seed}");
+    }
+}

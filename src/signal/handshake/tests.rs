@@ -195,11 +195,11 @@ fn only_what_comes_next_completes() {
         }
         assert!(cache.is_idle(hash(1)));
     }
-    // The answer to a retransmitted SYN-ACK replaces what waits, with any ISN.
+    // One that comes again replaces what waits.
     cache.put(hash(1), Side::First, Some(ISN), 0);
-    cache.put(hash(1), Side::First, Some(5), 0);
-    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Answer::Completes));
-    assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
+    cache.put(hash(1), Side::First, Some(ISN), TIMEOUT_NS / 2);
+    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Answer::Completes));
+    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), None);
     cache.put(hash(1), Side::First, Some(ISN), 0);
     assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Answer::Next), "it may have timed out");
     cache.put(hash(1), Side::First, Some(ISN), 0);
@@ -230,6 +230,62 @@ fn behind_a_packet_that_is_no_answer_the_answer_is_waited_for() {
     assert!(!cache.is_idle(hash(1)));
     cache.remove(hash(1), Side::First);
     assert!(cache.is_idle(hash(1)), "behind an end nothing waits");
+}
+
+#[test]
+fn of_two_handshakes_between_the_same_ends_the_one_that_is_answered_completes() {
+    const OTHER: u32 = ISN + 1_000_000;
+    let wait_for = |isns: &[u32]| {
+        let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+        // Each comes twice.
+        isns.iter().for_each(|isn| (0..2).for_each(|_| assert!(!cache.put(hash(1), Side::First, Some(*isn), 0))));
+        cache
+    };
+    for isns in [[ISN, OTHER], [OTHER, ISN]] {
+        for denied in [0, 1] {
+            let cache = wait_for(&isns);
+            for _ in 0..denied {
+                assert_eq!(cache.take(hash(1), Side::First, 9, 0), Some(Answer::First));
+            }
+            assert_eq!(cache.take(hash(1), Side::First, ISN, 0), Some(Answer::Completes), "{isns:?} {denied}");
+            assert!(cache.is_idle(hash(1)), "the other waits no longer");
+        }
+        let cache = wait_for(&isns);
+        let answers = [9, 9, ISN].map(|isn| cache.take(hash(1), Side::First, isn, 0));
+        assert_eq!(answers, [Some(Answer::First), Some(Answer::Next), None]);
+        assert!(cache.is_idle(hash(1)));
+    }
+    // However many come, the first and the last are there.
+    let forged: Vec<u32> = (1..20).map(|number| ISN + number * 1_000_003).collect();
+    for isns in [[&[ISN], &forged[..]].concat(), [&forged[..], &[ISN]].concat()] {
+        assert_eq!(wait_for(&isns).take(hash(1), Side::First, ISN, 0), Some(Answer::Completes));
+    }
+    let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+    let others = 2..WAY_COUNT as u64;
+    others.clone().for_each(|other| assert!(!cache.put(hash(other), Side::First, Some(ISN), 0)));
+    forged.iter().for_each(|isn| assert!(!cache.put(hash(1), Side::First, Some(*isn), 0), "no other gives way"));
+    others.for_each(|other| assert!(takes(&cache, hash(other), Side::First, 0)));
+    // One that has timed out does.
+    let cache = wait_for(&[OTHER]);
+    (0..2).for_each(|_| assert!(!cache.put(hash(1), Side::First, Some(ISN), TIMEOUT_NS)));
+    assert_eq!(cache.take(hash(1), Side::First, OTHER, TIMEOUT_NS), Some(Answer::First));
+}
+
+#[test]
+fn two_that_wait_in_two_levels_are_one_connections() {
+    let near_and_far = NEAR_HANDSHAKE_COUNT + (1 << 14);
+    let cache = HandshakeCache::new(near_and_far, TIMEOUT_NS);
+    cache.put(hash(1), Side::First, Some(ISN), 0);
+    // Others of its set push it out.
+    let set_index = |hash: u64| cache.near.set_index(hash);
+    let others = (2..).map(hash).filter(|other| set_index(*other) == set_index(hash(1)));
+    for other in others.take(WAY_COUNT) {
+        cache.put(other, Side::First, Some(ISN), 1 << STAMP_SHIFT);
+    }
+    assert!(cache.used_far().is_some());
+    cache.put(hash(1), Side::First, Some(9), 2 << STAMP_SHIFT);
+    assert_eq!(cache.take(hash(1), Side::First, ISN, 2 << STAMP_SHIFT), Some(Answer::Completes));
+    assert_eq!(cache.take(hash(1), Side::First, 9, 2 << STAMP_SHIFT), None);
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Machine {
 
     /// Whether a packet shows that the SYN-ACK with which its connection began was none of its server's.
     fn is_refuted(&self, packet: Packet, now: u64) -> bool {
-        let is_plain = matches!(packet.kind, SignalKind::Ack | SignalKind::Completes | SignalKind::Alive);
+        let is_plain = matches!(packet.kind, SignalKind::Ack | SignalKind::Alive);
         let is_other = self.known.get(&packet.connection).is_some_and(|known| {
             known.stage == Stage::Answered
                 && known.is_unseen
@@ -284,9 +284,7 @@ impl Machine {
         let known = self.known.get(&packet.connection)?;
         let is_first = known.stage == Stage::Answered && known.client == packet.sender && known.isn != packet.isn;
         let is_alive = packet.kind == SignalKind::Alive;
-        let completes = packet.kind == SignalKind::Completes && known.is_unseen;
-        let is_plain = packet.kind == SignalKind::Ack || completes && !self.is_former(packet, packet.sender, now);
-        if !is_first || !is_plain && !is_alive {
+        if !is_first || packet.kind != SignalKind::Ack && !is_alive {
             return None;
         }
         let ended = self.ended.get(&packet.connection)?;
@@ -590,6 +588,8 @@ fn after_completes(
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
+        // The SYN-ACK that is known was forged.
+        Stage::Answered if known.client == packet.sender && !is_same && known.is_unseen => (Some(anew), vec![opens]),
         Stage::Answered if known.client == packet.sender && !known.is_unseen => {
             after_data(Some(Known { isn: packet.isn, ..known }), packet, rules.one_way)
         }

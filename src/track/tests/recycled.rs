@@ -50,6 +50,21 @@ fn a_client_that_denies_a_forged_syn_ack_opens_nothing() {
 }
 
 #[test]
+fn an_answer_opens_in_place_of_a_forged_syn_ack_that_came_between() {
+    for key in [v4(1), v4(2), v6(1), v6(2)] {
+        // The forged one took the place of what the ring had forgotten.
+        let mut scene = flooded(key, "7Sa");
+        assert_eq!(scene.send(key, Server, SignalKind::SynAck, 9 << 21), None);
+        assert!(scene.half_open().iter().any(|record| record.key == key));
+        let opened = Event::Open(key, FilterEntry::tick_of(scene.tick));
+        assert_eq!(scene.send(key, Client, SignalKind::Completes, ISN), Some(opened));
+        assert!(!scene.half_open().iter().any(|record| record.key == key));
+        assert_eq!(scene.send(key, Client, SignalKind::Ack, ISN + 1_000), None, "nor is it contested");
+        assert!(matches!(scene.play(key, "Ff")[..], [Event::Close(..)]));
+    }
+}
+
+#[test]
 fn the_fin_of_a_server_before_the_answer_counts() {
     for key in [v4(1), v4(2), v6(1), v6(2)] {
         for (kind, isn) in [(SignalKind::Completes, ISN), (SignalKind::Ack, ISN + 1_000)] {
