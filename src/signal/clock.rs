@@ -53,6 +53,12 @@ const AGREEING_COUNT: usize = 6;
 
 const _: () = assert!(JUDGED_COUNT_MIN < AGREEING_COUNT && AGREEING_COUNT < JUDGED_COUNT_MAX);
 
+/// How far apart the next packets at two taps are at most, in nanoseconds, by the same time: a round trip, or longer.
+const BESIDE_MAX_NS: i64 = 1_000_000_000;
+
+/// The fewest packets of each of two clocks that show that the same time has passed on both: a wrong stamp comes alone.
+const PAIR_COUNT_MIN: usize = 2;
+
 /// How many clocks beside the main one are remembered: one of each name, and some wrong stamps.
 const OTHER_CLOCKS_MAX: usize = CLOCK_NAMES_MAX + 7;
 
@@ -400,6 +406,43 @@ impl Run {
     }
 }
 
+/// The packets of two clocks behind a leap of the first, where the other may only seem to go on: if each shows the same
+/// leap beyond what it showed last, time has passed on both. No other clock happens to be as far from the first.
+struct Pair {
+    /// The leap, and the last stamp of the first clock.
+    first: Stamp,
+    last_ns: i64,
+    first_count: usize,
+    /// The wall time of the main clock at the leap, by the first clock.
+    wall_ns: Option<i64>,
+    other_count: usize,
+}
+
+impl Pair {
+    fn new(first: Stamp) -> Self {
+        Pair { first, last_ns: first.time_ns, first_count: 1, wall_ns: None, other_count: 0 }
+    }
+
+    /// Adds a stamp that follows no known clock.
+    fn add(&mut self, time_ns: i64) {
+        if is_near(time_ns, self.last_ns) {
+            self.last_ns = time_ns;
+            self.first_count += 1;
+        }
+    }
+
+    /// Adds a stamp of the other clock, which shows the same leap up to this wall time.
+    fn add_other(&mut self, wall_ns: i64) {
+        self.wall_ns = Some(wall_ns);
+        self.other_count += 1;
+    }
+
+    /// The wall time up to which time has passed, if it has.
+    fn passed(&self) -> Option<i64> {
+        self.wall_ns.filter(|_| self.first_count.min(self.other_count) >= PAIR_COUNT_MIN)
+    }
+}
+
 /// Turns wall times into ticks.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -678,16 +721,25 @@ impl Clock {
             return Some(Verdict::Undecided);
         }
         let mut run = Run::new(leap_ns);
+        let mut pair = Pair::new(first);
         let (mut is_agreed, mut is_ambiguous) = (false, false);
         for stamp in stamps {
             if self.goes_on(*stamp) {
+                let beside_ns = self.beside(&pair, *stamp);
                 // Behind one that may be of either, only what goes on by all clocks of its source decides.
-                let may_have_passed =
-                    self.may_have_passed(*stamp, leap_ns, is_agreed) || is_ambiguous && self.is_ahead(*stamp);
+                let may_have_passed = beside_ns.is_some()
+                    || self.may_have_passed(*stamp, leap_ns, is_agreed)
+                    || is_ambiguous && self.is_ahead(*stamp);
                 if !may_have_passed {
                     return Some(Verdict::OtherClock);
                 }
                 is_ambiguous = true;
+                beside_ns.iter().for_each(|wall_ns| pair.add_other(*wall_ns));
+            } else {
+                pair.add(stamp.time_ns);
+            }
+            if let Some(wall_ns) = pair.passed() {
+                return Some(Verdict::Passed(wall_ns));
             }
             if is_ambiguous {
                 continue;
@@ -862,6 +914,21 @@ impl Clock {
         self.walls_ns(first).filter(|wall| self.is_leap(wall.0)).any(|(wall_ns, number, _)| {
             self.walls_ns(second).any(|(other_ns, other, _)| other != number && is_near(other_ns, wall_ns))
         })
+    }
+
+    /// The wall time of the main clock at the leap of the first of two clocks, if by this stamp another has leaped as
+    /// far.
+    fn beside(&self, Pair { first, last_ns, .. }: &Pair, second: Stamp) -> Option<i64> {
+        let since_ns = last_ns.saturating_sub(first.time_ns);
+        let is_beside = |wall_ns: i64, other_ns: i64| {
+            other_ns.saturating_sub(wall_ns.saturating_add(since_ns)).saturating_abs() <= BESIDE_MAX_NS
+        };
+        let leaps = self.walls_ns(*first).filter(|(wall_ns, ..)| self.is_leap(*wall_ns));
+        let mut beside = leaps.filter(|(wall_ns, number, _)| {
+            let mut others = self.walls_ns(second).filter(|(_, other, _)| other != number);
+            others.any(|(other_ns, ..)| is_beside(*wall_ns, other_ns))
+        });
+        beside.next().map(|(wall_ns, ..)| wall_ns)
     }
 
     /// Whether time may have passed before a stamp that seems to be of a clock that goes on: by another clock of its
@@ -1356,9 +1423,28 @@ mod tests {
         run(&mut clock, &(0..=400).flat_map(taken).collect::<Vec<_>>());
         assert_eq!((clock.elapsed_ns() / SECOND_NS, clock.doubt()), (400, TimeDoubt::None));
         // By the second clock the first tap's next stamp may be of a moment ago.
-        let behind: Vec<i64> = [700, 760].into_iter().flat_map(taken).collect();
-        run(&mut clock, &behind);
+        run(&mut clock, &taken(700));
         assert_eq!(clock.doubt(), TimeDoubt::Undecided);
+    }
+
+    #[test]
+    fn two_clocks_that_show_the_same_gap_have_passed_it_although_one_seems_to_go_on() {
+        // Two taps that stamp every packet, 85 s apart, and pauses after which either shows what the other did lately.
+        for ahead_s in [-85, 85] {
+            let taken = |at: i64| [at, at + ahead_s];
+            for first in [[0, 1], [1, 0]] {
+                let mut clock = Clock::new(Stamp::unnamed(0));
+                let bursts = [0..=20, 120..=122, 170..=172, 190..=192, 276..=278, 366..=368, 434..=440, 524..=526];
+                let stamps: Vec<i64> =
+                    bursts.into_iter().flatten().flat_map(|at| first.map(|tap| taken(at)[tap])).collect();
+                run(&mut clock, &stamps[usize::from(first[0] == 1)..]);
+                assert_eq!(
+                    (clock.elapsed_ns() / SECOND_NS, clock.doubt()),
+                    (526, TimeDoubt::None),
+                    "{ahead_s} {first:?}"
+                );
+            }
+        }
     }
 
     /// Packets whose true times are known, and the stamps that clocks gave them which cannot be trusted.

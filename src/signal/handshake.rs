@@ -5,8 +5,8 @@
 //! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. If that does not
 //! follow the ISN it may be forged, or of the connection before, and the tag stays for one more packet, which may
 //! complete the handshake still. A SYN-ACK with another number may be forged too, so that its tag takes no place from
-//! the first: both wait, and the client's answer completes the one that it follows. Before any tag is read, a small table of counts says for nearly all connections that
-//! no handshake waits.
+//! the first: both wait, and the client's answer completes the one that it follows. Before any tag is read, a small
+//! table of counts says for nearly all connections that no handshake waits.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
 //! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as
