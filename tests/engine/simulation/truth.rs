@@ -241,6 +241,11 @@ impl Connection {
         }
     }
 
+    /// Doubts the connection, unless it is doubted already for a reason that outlasts it.
+    fn doubt_because(&mut self, why: &'static str) {
+        self.doubt = self.doubt.filter(|before| STAYING.contains(before)).or(Some(why));
+    }
+
     /// Something that was not of this connection passed, from this side.
     fn interfered(&mut self, now_us: i64, segment: &Segment, side: usize, ended_count: u64) {
         let is_complete = self.complete_us.is_some();
@@ -254,7 +259,7 @@ impl Connection {
             self.false_rst[side] |= is_complete;
             self.resets[side] = Some(Reset { at_us: now_us, number: segment.seq });
             if !is_complete && self.answered_us.is_some() {
-                self.doubt = Some("a false RST in the handshake");
+                self.doubt_because("a false RST in the handshake");
             }
         } else if segment.has(FIN) {
             if self.answered_us.is_some() {
@@ -454,7 +459,7 @@ impl Truth {
             && now_us - connection.last_us >= idle_us
             && connection.is_open()
         {
-            connection.doubt = Some(SILENT);
+            connection.doubt_because(SILENT);
         }
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
@@ -468,7 +473,7 @@ impl Truth {
             // A flood may have pushed out what was known of its SYN.
             connection.is_loose |= self.has_flood;
             if self.leap_us.is_some_and(|leap_us| (connection.first_us..=now_us).contains(&leap_us)) {
-                connection.doubt = Some("the clock leaped in its handshake");
+                connection.doubt_because("the clock leaped in its handshake");
             }
             connection.is_loose |= self.ghosts.remove(&ends).is_some();
         }
@@ -492,7 +497,7 @@ impl Truth {
     fn contradict_older(&mut self, ends: Ends, newest: u32) {
         for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
-            connection.doubt = Some("a SYN-ACK of another connection");
+            connection.doubt_because("a SYN-ACK of another connection");
         }
     }
 
@@ -650,7 +655,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
     }
     if segment.has(SYN) {
         if connection.hidden_us.is_some() {
-            connection.doubt = Some("its handshake came again behind a false end");
+            connection.doubt_because("its handshake came again behind a false end");
         }
         if side == 0 {
             let is_late = now_us - connection.syn_us > HANDSHAKE_US || now_us - connection.first_us > REPEATED_US;
@@ -669,7 +674,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
     connection.has_passed[side] = true;
     let follows = |answer: &u32| segment.seq.wrapping_sub(*answer) < FIRST_WINDOW_SIZE;
     if side == 0 && connection.false_answers.iter().any(follows) {
-        connection.doubt = Some("its number happens to follow a false SYN-ACK");
+        connection.doubt_because("its number happens to follow a false SYN-ACK");
     }
     let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
     connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
@@ -684,7 +689,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         connection.complete_us = Some(now_us);
         connection.doubt = connection.doubt.filter(|doubt| ![PREMATURE, UNANSWERED, ANSWERED_EARLY].contains(doubt));
         if now_us - answered_us > HANDSHAKE_US {
-            connection.doubt = Some("the handshake took too long");
+            connection.doubt_because("the handshake took too long");
         }
     }
     if segment.has(FIN) {
