@@ -7,8 +7,9 @@
 //!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage
 //!    are in no cache yet; [`StagedHandshakes`] has them. Of a side whose first packet without a flag is in the stage
 //!    the next are skipped again ([`StagedAnswers`]).
-//! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share
-//!    and which knows the handshakes that wait for the client's answer to a SYN-ACK.
+//! 2. When the stage is full, or an end in it has to be known, each signal in it is looked up in the
+//!    [`HandshakeCache`], which all capture threads share and which knows the handshakes that wait for the client's
+//!    answer to a SYN-ACK.
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
 //!    thread may read the SYN-ACK only after this one has read its answer.
 //!
@@ -106,17 +107,6 @@ struct Unskipped<H> {
     now_ns: i64,
 }
 
-/// The contents of a stage, as sets of places.
-struct StageContents {
-    all: u64,
-    /// The signals of IPv6 connections.
-    v6: u64,
-    /// The signals that are looked up in the caches.
-    to_look_up: u64,
-    /// The signals that are handed on in any case.
-    chosen: u64,
-}
-
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
 struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
@@ -130,15 +120,17 @@ struct Stage {
     chosen: u64,
     /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
-    /// The signals that are not handed on: ends of earlier connections.
+    /// The signals that are ends of earlier connections.
     passed_over: u64,
+    /// The signals that are not handed on.
+    dropped: u64,
 }
 
 impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
-        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, passed_over: 0 }
+        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, passed_over: 0, dropped: 0 }
     }
 
     /// Takes the next place for a signal, and returns it, as a set.
@@ -159,25 +151,27 @@ impl Stage {
         self.count == 0
     }
 
-    /// Frees all places, and returns which were taken. The signals in them stay until they are overwritten.
-    fn take(&mut self) -> StageContents {
+    /// Frees all places, and returns which signals are handed on, and which of them are of IPv6 connections. They stay
+    /// until they are overwritten.
+    fn take(&mut self) -> (u64, u64) {
         // As many ones from the lowest bit on.
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
-        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up, chosen: self.chosen };
-        (self.count, self.v6, self.to_look_up, self.chosen) = (0, 0, 0, 0);
-        taken
+        let kept = all & !self.dropped;
+        let v6 = kept & self.v6;
+        (self.count, self.v6, self.chosen, self.passed_over, self.dropped) = (0, 0, 0, 0, 0);
+        (kept, v6)
     }
 
     fn has_ends(&self) -> bool {
         self.ends != 0
     }
 
-    /// The places of ends that are not recorded yet; they are to be recorded now.
-    fn take_ends(&mut self) -> u64 {
-        std::mem::take(&mut self.ends)
+    /// The places of ends that are not recorded yet, and those that are not looked up yet; both are to be now.
+    fn take_unsettled(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.ends), std::mem::take(&mut self.to_look_up))
     }
 
-    /// Says that the signal at this place, a RST, is not handed on.
+    /// Says that the signal at this place, a RST, is that of an earlier connection.
     fn pass_over(&mut self, at: usize) {
         self.passed_over |= 1 << (at % STAGE_COUNT);
     }
@@ -634,17 +628,27 @@ impl Signaller {
         place
     }
 
-    /// Records the ends that wait in the stage.
+    /// Records the ends that wait in the stage, once what came before them is looked up.
     #[inline]
     fn record_ends(&mut self) {
         if self.stage.has_ends() {
-            self.record_staged_ends();
+            self.settle();
         }
     }
 
+    /// Records the ends in the stage, and looks its signals up, in order: what came before an end is not late behind
+    /// it.
     #[inline(never)]
-    fn record_staged_ends(&mut self) {
-        places(self.stage.take_ends()).for_each(|at| self.record_end(at));
+    fn settle(&mut self) {
+        let (ends, to_look_up) = self.stage.take_unsettled();
+        for at in places(to_look_up | ends) {
+            if ends >> at & 1 != 0 {
+                self.record_end(at);
+            }
+            if to_look_up >> at & 1 != 0 && !self.resolve(at, self.stage.chosen >> at & 1 != 0) {
+                self.stage.dropped |= 1 << at;
+            }
+        }
     }
 
     /// Records the end of a side, at this place of the stage.
@@ -741,23 +745,12 @@ impl Signaller {
     /// Empties the stage, and hands its signals to `out`.
     #[inline(never)]
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let ends = self.stage.take_ends();
-        let StageContents { all, v6, to_look_up, chosen } = self.stage.take();
-        let mut kept = all;
-        // In order: what came before an end is not late behind it.
-        for at in places(to_look_up | ends) {
-            if ends >> at & 1 != 0 {
-                self.record_end(at);
-            }
-            if to_look_up >> at & 1 != 0 && !self.resolve(at, chosen >> at & 1 != 0) {
-                kept &= !(1 << at);
-            }
-        }
-        self.stage.passed_over = 0;
+        self.settle();
+        let (kept, v6) = self.stage.take();
         self.counts.signals += u64::from(kept.count_ones());
         let signals = self.stage.signals_mut();
         self.v4.set(signals, kept & !v6);
-        self.v6.set(signals, kept & v6);
+        self.v6.set(signals, v6);
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();

@@ -41,12 +41,14 @@ fn signaller_of(config: SignallerConfig, handshake_count: usize, watch: Option<A
 }
 
 fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<SignalKind> {
-    let mut kinds = Vec::new();
-    for segment in segments {
-        signaller.push(segment, || (1, 0), |signal| kinds.push(signal.parts().kind));
-    }
-    signaller.flush(|signal| kinds.push(signal.parts().kind));
-    kinds
+    signals(signaller, segments).iter().map(Signal::kind).collect()
+}
+
+fn signals(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    segments.iter().for_each(|segment| signaller.push(segment, || (1, 0), |signal| signals.push(signal)));
+    signaller.flush(|signal| signals.push(signal));
+    signals
 }
 
 const CLIENT: (u32, u16) = (9, 40000);
@@ -80,12 +82,6 @@ fn behind_a_packet_that_does_not_follow_the_handshake_one_more_goes_on() {
         [there(SYN, 100), syn_ack, server_fin, there(ACK, 77_000), there(ACK, 101), there(ACK, 102), there(ACK, 300)];
     let mut in_one_stage = signaller(false, 1024);
     let mut each_alone = signaller(false, 1024);
-    let signals = |signaller: &mut Signaller, segments: &[TcpSegment]| {
-        let mut signals = Vec::new();
-        segments.iter().for_each(|segment| signaller.push(segment, || (1, 0), |signal| signals.push(signal)));
-        signaller.flush(|signal| signals.push(signal));
-        signals
-    };
     let each: Vec<Signal> = packets.iter().flat_map(|packet| signals(&mut each_alone, &[*packet])).collect();
     for (signals, what) in [(signals(&mut in_one_stage, &packets), "in one stage"), (each, "each alone")] {
         let shown: Vec<_> = signals.iter().map(|signal| (signal.kind(), signal.is_awaited())).collect();
@@ -99,6 +95,20 @@ fn behind_a_packet_that_does_not_follow_the_handshake_one_more_goes_on() {
         assert_eq!(shown, expected, "{what}");
         assert!(signals[2].is_before_answer() && !signals[3].is_before_answer(), "{what}");
         assert_eq!(signals[2].parts().isn, 100, "{what}");
+    }
+}
+
+#[test]
+fn what_came_before_an_end_in_the_stage_is_not_late_behind_it() {
+    let there = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let forged = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    // The last comes late, behind its FIN.
+    let packets = [forged, there(ACK, 77_000), there(FIN | ACK, 78_000), there(ACK, 77_500)];
+    let mut each_alone = signaller(false, 1024);
+    let each: Vec<Signal> = packets.iter().flat_map(|packet| signals(&mut each_alone, &[*packet])).collect();
+    for signals in [signals(&mut signaller(false, 1024), &packets), each] {
+        let shown: Vec<_> = signals.iter().map(|signal| (signal.kind(), signal.is_awaited())).collect();
+        assert_eq!(shown, [(SignalKind::SynAck, false), (SignalKind::Ack, true), (SignalKind::Fin, false)]);
     }
 }
 
@@ -193,15 +203,15 @@ fn behind_its_answer_a_side_answers_only_what_comes_behind_that() {
 
 #[test]
 fn an_answer_counts_that_was_overtaken() {
-    use SignalKind::{Completes, Fin, Syn, SynAck};
+    use SignalKind::{Ack, Completes, Fin, Syn, SynAck};
     let of_client = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
     let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
     let mut signaller = signaller(false, 1 << 10);
     assert_eq!(kinds(&mut signaller, &[of_client(SYN, 100), syn_ack]), [Syn, SynAck]);
-    // Behind the FIN, which the server acknowledges while all are in the stage, what is no answer comes late.
+    // The server acknowledges the FIN while all are in the stage.
     let acknowledged = TcpSegment { seq: 200, ack: 152, ..segment(SERVER, CLIENT, ACK) };
     let packets = [of_client(ACK, 150), of_client(ACK, 101), of_client(FIN | ACK, 151), acknowledged];
-    assert_eq!(kinds(&mut signaller, &packets), [Completes, Fin]);
+    assert_eq!(kinds(&mut signaller, &packets), [Ack, Completes, Fin]);
 }
 
 #[test]
