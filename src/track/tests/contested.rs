@@ -66,15 +66,15 @@ fn of_two_handshakes_at_once_the_one_that_is_answered_opens_with_its_own_start()
 
 /// A number that does not follow another, and agrees with it in the bits that the capture side keeps.
 fn like(isn: u32) -> u32 {
-    let numbers = (1..).map(|number| isn.wrapping_sub(number << 17));
+    let mut numbers = (1..).map(|number| isn.wrapping_sub(number << 17));
     let of_isn = FilterEntry { short_isn: FilterEntry::short_isn(isn), ..FilterEntry::unpack(0, 0) };
-    numbers.into_iter().find(|number| of_isn.capture_isn_matches(FilterEntry::short_isn(*number))).unwrap()
+    numbers.find(|number| of_isn.capture_isn_matches(FilterEntry::short_isn(*number))).unwrap()
 }
 
 #[test]
 fn a_syn_ack_that_its_client_does_not_follow_opens_nothing() {
     for key in KEYS.map(|key| key()) {
-        // The last completes one of them as far as the capture side knows their numbers.
+        // The last three agree with a forged number in the eight bits that the capture side keeps of it.
         for (kind, forged, isn) in [
             (SignalKind::Ack, &[FORGED][..], ISN),
             (SignalKind::Alive, &[FORGED], ISN),
