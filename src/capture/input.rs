@@ -16,21 +16,23 @@ use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 use std::ops::Range;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
-/// Bytes read from the input at once: large enough that the system call costs nothing beside the copy, small enough to
-/// stay in the cache with everything else while the packets are parsed.
-pub const CAPTURE_READ_SIZE: usize = 256 << 10;
+/// Bytes read at once from an input that is not compressed. From about three quarters of a megabyte on processors copy
+/// half as fast again, because they no longer fetch the memory that they are about to overwrite.
+pub const CAPTURE_READ_SIZE: usize = 1 << 20;
+
+/// Bytes decompressed at once: few enough to stay in the cache with everything else until they are parsed.
+const DECOMPRESSED_SIZE: usize = 256 << 10;
 
 /// The size of a page of memory on most machines, in bytes. Reads begin at the start of a page: the kernel copies page
 /// by page, and some processors copy at a third of the speed to a place that is a few bytes further into its page than
 /// the source.
 const READ_PAGE_SIZE: usize = 4 << 10;
 
-/// The size of the capture buffer, in bytes: the longest block fits, wherever in a page the block and the buffer begin.
-pub const CAPTURE_BUFFER_SIZE: usize = BLOCK_SIZE_MAX + 2 * READ_PAGE_SIZE;
+/// The size of the capture buffer, in bytes: a read behind the beginning of an IP packet, of 64 KiB at most, has its
+/// full size, wherever in a page the packet and the buffer begin. Behind a longer block it is cut to the room left.
+pub const CAPTURE_BUFFER_SIZE: usize = 2 * READ_PAGE_SIZE + (64 << 10) + CAPTURE_READ_SIZE;
 
-// A read behind the beginning of an IP packet, of 64 KiB at most, has its full size. Behind a longer block it is cut to
-// the room left.
-const _: () = assert!(CAPTURE_BUFFER_SIZE >= 2 * READ_PAGE_SIZE + (64 << 10) + CAPTURE_READ_SIZE);
+const _: () = assert!(CAPTURE_BUFFER_SIZE >= 2 * READ_PAGE_SIZE + BLOCK_SIZE_MAX, "the longest block fits");
 
 /// A result on the packet path. The error is boxed, so that what is returned for every packet stays in registers.
 pub(super) type InputResult<T> = std::result::Result<T, Box<Error>>;
@@ -141,7 +143,7 @@ impl Input {
         self.buffer_offset = self.offset().wrapping_sub(start as u64);
         (self.start, self.end) = (start, page_end);
         while self.end - self.start < size && !self.stream_ended {
-            let room_end = (self.end + CAPTURE_READ_SIZE).min(self.buffer.len());
+            let room_end = (self.end + self.stream.step_size()).min(self.buffer.len());
             match self.stream.read(&mut self.buffer[self.end..room_end]) {
                 Ok(0) => self.stream_ended = true,
                 Ok(read_size) => self.end += read_size,
@@ -278,6 +280,14 @@ impl PlainStream {
         let mut decoder = ZstdDecoder::with_buffer(buffered)?;
         decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
         Ok(PlainStream(Decoder::Zstd(decoder)))
+    }
+
+    /// How many bytes are best read at once.
+    fn step_size(&self) -> usize {
+        match &self.0 {
+            Decoder::None(_) => CAPTURE_READ_SIZE,
+            Decoder::Gzip(_) | Decoder::Zstd(_) => DECOMPRESSED_SIZE,
+        }
     }
 
     /// How many of the stored bytes were read.
