@@ -2,6 +2,7 @@
 
 use flowpeel_iblt::{TableKey, WordKey};
 use flowpeel_lines::{HalfLine, Line};
+use std::hint::select_unpredictable;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The address family of a connection. Each family has tables of its own.
@@ -103,11 +104,15 @@ pub trait FlowKey: TableKey {
     /// The canonical key of a packet with these ends, whose sender is [this end](Self::side_of_sender) of it.
     #[must_use]
     #[inline]
-    fn canonical_of([sender, receiver]: [(Self::Address, u16); 2], side: Side, vlan: VlanTags) -> Self {
-        match side {
-            Side::First => Self::between([sender, receiver], vlan),
-            Side::Second => Self::between([receiver, sender], vlan),
-        }
+    fn canonical_of(ends: [(Self::Address, u16); 2], side: Side, vlan: VlanTags) -> Self {
+        // Either side sends as often, so a branch would be foretold wrongly every other time.
+        let in_order = side == Side::First;
+        let [(sender, sender_port), (receiver, receiver_port)] = ends;
+        let first = select_unpredictable(in_order, sender, receiver);
+        let second = select_unpredictable(in_order, receiver, sender);
+        let first_port = select_unpredictable(in_order, sender_port, receiver_port);
+        let second_port = select_unpredictable(in_order, receiver_port, sender_port);
+        Self::between([(first, first_port), (second, second_port)], vlan)
     }
 
     /// The same connection named from the other end.

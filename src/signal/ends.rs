@@ -12,6 +12,7 @@
 
 use crate::error::Result;
 use crate::flow::Side;
+use crate::signal::ones::ones;
 use crate::signal::recent::RecentConnections;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::place_of;
@@ -54,7 +55,7 @@ const COPIES_BEHIND_END: u64 = 3;
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
 /// All places of a set, as bits.
-const ALL_PLACES: u32 = (1 << WAY_COUNT) - 1;
+const ALL_PLACES: u64 = (1 << WAY_COUNT) - 1;
 
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
 /// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
@@ -319,8 +320,8 @@ struct EndAmongRecords {
 impl EndAmongRecords {
     /// Takes the records at these places into account, in turn.
     #[cold]
-    fn meet_all(self, set: &SharedLine, places: u32, (side, end): (Side, End), stamp: u64) -> Self {
-        let places = each_of(RecentEnds::steps_to(places, end)).map(|step| RecentEnds::in_turn(end, step));
+    fn meet_all(self, set: &SharedLine, places: u64, (side, end): (Side, End), stamp: u64) -> Self {
+        let places = ones::<WAY_COUNT>(RecentEnds::steps_to(places, end)).map(|step| RecentEnds::in_turn(end, step));
         places.fold(self, |found, at| found.meet(set, at, (side, end), stamp))
     }
 
@@ -354,17 +355,6 @@ impl EndAmongRecords {
 #[inline]
 fn with_number([first, second]: [u32; 2], side: Side, number: u32) -> [u32; 2] {
     if side == Side::First { [number, second] } else { [first, number] }
-}
-
-/// The places of a set that stand for bits, in order.
-#[inline]
-fn each_of(mut places: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = places.trailing_zeros() as usize % WAY_COUNT;
-        let is_there = places != 0;
-        places &= places.wrapping_sub(1);
-        is_there.then_some(place)
-    })
 }
 
 /// The ends. The memory is fixed when it is made.
@@ -430,10 +420,16 @@ impl RecentEnds {
         set.0[at * RECORD_WORDS].load(Relaxed)
     }
 
+    /// The first words of all records of a set.
+    #[inline]
+    fn heads(set: &SharedLine) -> [u64; WAY_COUNT] {
+        std::array::from_fn(|at| Self::head(set, at))
+    }
+
     /// The places of a set that have records of this connection, as bits.
     #[inline]
-    fn places_of(set: &SharedLine, hash: u64) -> u32 {
-        let is_of = |at: usize| u32::from(EndRecord::is_head_of(Self::head(set, at), hash));
+    fn places_of(set: &SharedLine, hash: u64) -> u64 {
+        let is_of = |at: usize| u64::from(EndRecord::is_head_of(Self::head(set, at), hash));
         (0..WAY_COUNT).map(|at| is_of(at) << at).sum()
     }
 
@@ -459,7 +455,7 @@ impl RecentEnds {
     #[must_use]
     pub fn is_of_earlier(&self, hash: u64, side: Side, sent: u32, now_ns: i64) -> bool {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        each_of(Self::places_of(set, hash)).any(|place| {
+        ones::<WAY_COUNT>(Self::places_of(set, hash)).any(|place| {
             let there = EndRecord::load(Self::way(set, place));
             let is_left_behind = there.is_succeeded() && there.head & FOLLOWED_BIT == 0;
             there.is_rst()
@@ -476,6 +472,7 @@ impl RecentEnds {
     pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
         let has_other = match Self::places_of(set, hash) {
+            places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => true,
             0 => {
                 let way = Self::way(set, Self::make_way(set, hash, end, stamp));
                 EndRecord::new(hash, side, end, stamp).store(way);
@@ -487,10 +484,28 @@ impl RecentEnds {
         if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
     }
 
+    /// Adds a FIN to the one record of its connection if that is of the other side's FIN and of nothing else, as nearly
+    /// always, and returns whether it was: what [`EndAmongRecords::meet`] does in that case, with less to look at.
+    #[inline(always)]
+    fn add_fin((set, places): (&SharedLine, u64), side: Side, end: End, stamp: u64) -> bool {
+        const WHAT_IT_IS: u64 = RST_BIT | 0b11 << ENDED_SHIFT | 0b11 << REPORTED_SHIFT | FOLLOWED_BIT | SUCCEEDED_BIT;
+        let way = Self::way(set, places.trailing_zeros() as usize % WAY_COUNT);
+        let there = EndRecord::load(way);
+        let is_others_fin = there.head & WHAT_IT_IS == 1 << (ENDED_SHIFT + side.other() as u32);
+        let is_near = there.is_near(side, end.at.sent) & there.is_near(side.other(), end.at.acked);
+        let is_added = is_others_fin & is_near & !end.is_rst;
+        if is_added {
+            let ended = there.head | 1 << (ENDED_SHIFT + side as u32);
+            let numbers = with_number(there.numbers, side, end.at.sent);
+            EndRecord { head: ended, numbers }.stamped(stamp).store(way);
+        }
+        is_added
+    }
+
     /// Records the end of a side of a connection that has records at these places of its set. Returns whether both
     /// sides have ended.
     #[inline]
-    fn put_beside((set, places): (&SharedLine, u32), hash: u64, side: Side, end: End, stamp: u64) -> bool {
+    fn put_beside((set, places): (&SharedLine, u64), hash: u64, side: Side, end: End, stamp: u64) -> bool {
         let new = EndRecord::new(hash, side, end, stamp);
         let alone = EndAmongRecords { new, place: None, is_repeated: false, has_other: end.is_rst };
         // Nearly always there is one record.
@@ -515,7 +530,7 @@ impl RecentEnds {
 
     /// The steps at which [`Self::in_turn`] comes to these places, as bits.
     #[inline]
-    fn steps_to(places: u32, end: End) -> u32 {
+    fn steps_to(places: u64, end: End) -> u64 {
         (places | places << WAY_COUNT) >> Self::in_turn(end, 0) & ALL_PLACES
     }
 
@@ -537,13 +552,13 @@ impl RecentEnds {
     /// The place of a full set that makes way for an end of this connection: that of an end of it that another
     /// connection has followed already, or the oldest, of those that are as old the first in turn.
     #[inline]
-    fn oldest(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+    fn oldest(heads: &[u64; WAY_COUNT], hash: u64, end: End, stamp: u64) -> usize {
         let first = Self::in_turn(end, 0);
         // Below the age stands how many come behind it, and then the place.
         let oldest = (0..WAY_COUNT).map(|at| {
-            let head = Self::head(set, at);
-            let is_succeeded = head & SUCCEEDED_BIT != 0 && EndRecord::is_head_of(head, hash);
-            let age = EndRecord::age_of_head(head, stamp) + if is_succeeded { STAMP_MASK + 1 } else { 0 };
+            let head = heads[at];
+            let is_succeeded = (head & SUCCEEDED_BIT != 0) & EndRecord::is_head_of(head, hash);
+            let age = EndRecord::age_of_head(head, stamp) + u64::from(is_succeeded) * (STAMP_MASK + 1);
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
@@ -554,22 +569,23 @@ impl RecentEnds {
     /// stays: with one of its ends alone what comes behind the other would seem not to have ended.
     #[inline]
     fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
-        let free = (0..WAY_COUNT).map(|at| u32::from(Self::head(set, at) == 0) << at).sum();
+        let heads = Self::heads(set);
+        let free = (0..WAY_COUNT).map(|at| u64::from(heads[at] == 0) << at).sum();
         if free != 0 {
             return Self::in_turn(end, Self::steps_to(free, end).trailing_zeros() as usize);
         }
-        let place = Self::oldest(set, hash, end, stamp);
-        let oldest = Self::head(set, place);
-        if !EndRecord::is_head_of(oldest, hash) {
-            Self::forget(set, oldest >> TAG_SHIFT);
+        let place = Self::oldest(&heads, hash, end, stamp);
+        if !EndRecord::is_head_of(heads[place], hash) {
+            Self::forget(set, &heads, heads[place] >> TAG_SHIFT);
         }
         place
     }
 
-    /// Forgets what is recorded of a connection in its set.
-    fn forget(set: &SharedLine, hash: u64) {
-        for at in 0..WAY_COUNT {
-            if EndRecord::is_head_of(Self::head(set, at), hash) {
+    /// Forgets what is recorded of a connection in its set, of which these are the first words.
+    #[inline]
+    fn forget(set: &SharedLine, heads: &[u64; WAY_COUNT], hash: u64) {
+        for (at, head) in heads.iter().enumerate() {
+            if EndRecord::is_head_of(*head, hash) {
                 set.0[at * RECORD_WORDS].store(0, Relaxed);
             }
         }
@@ -580,28 +596,28 @@ impl RecentEnds {
     #[cold]
     pub fn begin(&self, hash: u64, side: Side, first: u32, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        let heads = || (0..WAY_COUNT).map(|at| Self::head(set, at));
+        let heads = Self::heads(set);
         let is_of = |head: u64| EndRecord::is_head_of(head, hash);
-        if !heads().any(is_of) {
+        if !heads.into_iter().any(is_of) {
             return;
         }
         let is_begun = |at: &usize| {
             let there = EndRecord::load(Self::way(set, *at));
             there.is_of(hash) && there.is_begun()
         };
-        let free = heads().position(|head| !is_of(head) && head & USED_BIT == 0);
+        let free = heads.iter().position(|head| !is_of(*head) && head & USED_BIT == 0);
         let oldest = |makes_way: &dyn Fn(u64) -> bool| {
-            let others = (0..WAY_COUNT).filter(|at| makes_way(Self::head(set, *at)));
-            others.max_by_key(|at| EndRecord::age_of_head(Self::head(set, *at), stamp))
+            let others = (0..WAY_COUNT).filter(|at| makes_way(heads[*at]));
+            others.max_by_key(|at| EndRecord::age_of_head(heads[*at], stamp))
         };
         let other = || oldest(&|head| !is_of(head));
         // Of its own ends only one that another connection has followed already makes way.
         let succeeded = || oldest(&|head| head & SUCCEEDED_BIT != 0);
         let place = (0..WAY_COUNT).find(is_begun).or(free).or_else(other).or_else(succeeded);
         let Some(place) = place else { return };
-        let before = Self::head(set, place);
+        let before = heads[place];
         if before & USED_BIT != 0 && !is_of(before) {
-            Self::forget(set, before >> TAG_SHIFT);
+            Self::forget(set, &heads, before >> TAG_SHIFT);
         }
         EndRecord::begun(hash, side, first, stamp).store(Self::way(set, place));
     }
@@ -627,8 +643,8 @@ impl RecentEnds {
     /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
     /// These have then ended, and only what comes late is still compared with them.
     #[inline]
-    fn has_begun(&self, (set, places): (&SharedLine, u32), hash: u64, side: Side, at: Numbers) -> bool {
-        let has_begun = each_of(places).any(|place| {
+    fn has_begun(&self, (set, places): (&SharedLine, u64), hash: u64, side: Side, at: Numbers) -> bool {
+        let has_begun = ones::<WAY_COUNT>(places).any(|place| {
             let there = EndRecord::load(Self::way(set, place));
             there.is_begun() && there.is_behind_begun(side, at)
         });
@@ -678,7 +694,7 @@ impl RecentEnds {
         if self.has_begun((set, places), hash, side, at) {
             return BehindEnd::Begins;
         }
-        for place in each_of(places) {
+        for place in ones::<WAY_COUNT>(places) {
             let way = Self::way(set, place);
             let there = EndRecord::load(way);
             if there.is_late(side, at, stamp) {

@@ -15,6 +15,7 @@
 use crate::error::Result;
 use crate::flow::Side;
 use crate::signal::clock::TICK_NS;
+use crate::signal::ones::ones;
 use crate::signal::recent::RecentConnections;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{GOLDEN_32, place_of};
@@ -254,6 +255,13 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         self.sets[self.set_index(hash)].0.iter().any(|slot| is_it(slot.load(Relaxed)))
     }
 
+    /// The ways of a set that have a tag, as bits. Few have one, and which cannot be foretold.
+    #[inline(always)]
+    fn taken_ways(&self, index: usize) -> u64 {
+        let slots = &self.sets[index].0;
+        (0..WAY_COUNT).fold(0, |taken, way| taken | u64::from(slots[way].load(Relaxed) != 0) << way)
+    }
+
     /// Takes the tags of the same handshake as `tag` out, or leaves them, as [`HandshakeCache::answer`].
     #[inline]
     fn answer(
@@ -266,7 +274,9 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
     ) -> Option<Answer> {
         let index = self.set_index(hash);
         let (mut found, mut is_left) = (None, false);
-        for (way, slot) in self.sets[index].0.iter().enumerate() {
+        for way in ones::<WAY_COUNT>(self.taken_ways(index)) {
+            let slot = &self.sets[index].0[way];
+            // Another thread may have changed it since.
             let there = slot.load(Relaxed);
             if there == 0 {
                 continue;

@@ -8,6 +8,7 @@
 mod clock;
 mod ends;
 mod handshake;
+mod ones;
 mod partition_set;
 mod recent;
 mod sampler;
@@ -36,6 +37,7 @@ use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, WordKey};
 use crate::parse::TcpSegment;
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret, place_of};
 pub use sampler::SAMPLE_INTERVAL_PACKETS;
+use std::hint::select_unpredictable;
 
 /// Bits of a connection's hash that choose its partition.
 pub const PARTITION_BITS: u32 = 3;
@@ -454,7 +456,8 @@ impl Signal {
     #[inline]
     pub fn parts(&self) -> SignalParts {
         let kind = self.kind();
-        let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
+        // Either side sends as often.
+        let sender = select_unpredictable(self.time_and_kind & 2 == 0, Side::First, Side::Second);
         SignalParts { tick: self.time_and_kind >> TICK_SHIFT, kind, sender, isn: self.isn }
     }
 

@@ -19,6 +19,7 @@
 use crate::error::Result;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PacketHeader, ReadHeader, TcpSegment};
+use crate::signal::ones::ones;
 use crate::signal::sampler::Sampler;
 use crate::signal::{
     Answer, AnyKey, BehindEnd, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds,
@@ -120,8 +121,6 @@ struct Stage {
     chosen: u64,
     /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
-    /// The signals that are ends of earlier connections.
-    passed_over: u64,
     /// The signals that are not handed on.
     dropped: u64,
 }
@@ -130,7 +129,7 @@ impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
-        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, passed_over: 0, dropped: 0 }
+        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, dropped: 0 }
     }
 
     /// Takes the next place for a signal, and returns it, as a set.
@@ -158,7 +157,7 @@ impl Stage {
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
         let kept = all & !self.dropped;
         let v6 = kept & self.v6;
-        (self.count, self.v6, self.chosen, self.passed_over, self.dropped) = (0, 0, 0, 0, 0);
+        (self.count, self.v6, self.chosen, self.dropped) = (0, 0, 0, 0);
         (kept, v6)
     }
 
@@ -171,13 +170,8 @@ impl Stage {
         (std::mem::take(&mut self.ends), std::mem::take(&mut self.to_look_up))
     }
 
-    /// Says that the signal at this place, a RST, is that of an earlier connection.
-    fn pass_over(&mut self, at: usize) {
-        self.passed_over |= 1 << (at % STAGE_COUNT);
-    }
-
-    fn is_passed_over(&self, at: usize) -> bool {
-        self.passed_over >> (at % STAGE_COUNT) & 1 != 0
+    fn is_chosen(&self, at: usize) -> bool {
+        self.chosen >> (at % STAGE_COUNT) & 1 != 0
     }
 
     fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
@@ -187,17 +181,6 @@ impl Stage {
     fn signals_mut(&mut self) -> &mut [Signal; STAGE_COUNT] {
         &mut self.signals
     }
-}
-
-/// The places of a set, in order.
-#[inline(always)]
-fn places(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = set.trailing_zeros() as usize % STAGE_COUNT;
-        let is_there = set != 0;
-        set &= set.wrapping_sub(1);
-        is_there.then_some(at)
-    })
 }
 
 /// The handshakes in the stage that wait for a packet. Each is [announced](HandshakeCache::announce) to the cache.
@@ -312,9 +295,9 @@ impl<K: FlowKey> FamilyHash<K> {
     /// Gives the signals at these places, which are all of this family, their hashes.
     fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
         let count = set.count_ones() as usize;
-        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
+        self.keys.iter_mut().zip(ones::<STAGE_COUNT>(set)).for_each(|(key, at)| *key = signals[at].key_words());
         self.hash.of_batch(&self.keys[..count], &mut self.hashes);
-        for (number, at) in places(set).enumerate() {
+        for (number, at) in ones::<STAGE_COUNT>(set).enumerate() {
             signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
         }
     }
@@ -641,29 +624,31 @@ impl Signaller {
     #[inline(never)]
     fn settle(&mut self) {
         let (ends, to_look_up) = self.stage.take_unsettled();
-        for at in places(to_look_up | ends) {
-            if ends >> at & 1 != 0 {
-                self.record_end(at);
-            }
-            if to_look_up >> at & 1 != 0 && !self.resolve(at, self.stage.chosen >> at & 1 != 0) {
-                self.stage.dropped |= 1 << at;
-            }
+        for at in ones::<STAGE_COUNT>(to_look_up | ends) {
+            let is_in = |set: u64| set >> at & 1 != 0;
+            let is_kept = self.resolve(at, is_in(ends), is_in(to_look_up));
+            self.stage.dropped |= u64::from(!is_kept) << at;
         }
     }
 
-    /// Records the end of a side, at this place of the stage.
-    #[inline]
-    fn record_end(&mut self, at: usize) {
-        let StagedLookup { quick_hash, now_ns, numbers: Numbers { sent, acked } } = self.stage.lookups()[at];
-        let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
-        let is_rst = kind == SignalKind::Rst;
-        if is_rst && self.ends.is_of_earlier(quick_hash, sender, sent, now_ns) {
+    /// Records that a side has sent a FIN.
+    #[inline(always)]
+    fn record_fin(&mut self, lookup: StagedLookup, sender: Side) {
+        let StagedLookup { quick_hash, now_ns, numbers: Numbers { sent, acked } } = lookup;
+        let at = Numbers { sent: sent.wrapping_add(1), acked };
+        self.ends.put(quick_hash, sender, End { is_rst: false, at }, now_ns);
+    }
+
+    /// Records that a side has sent a RST, and returns whether it ends its connection: not if it is that of an earlier
+    /// one.
+    fn record_rst(&mut self, lookup: StagedLookup, sender: Side) -> bool {
+        let StagedLookup { quick_hash, now_ns, numbers: at } = lookup;
+        if self.ends.is_of_earlier(quick_hash, sender, at.sent, now_ns) {
             self.ends.retract(quick_hash);
-            self.stage.pass_over(at);
-            return;
+            return false;
         }
-        let at = Numbers { sent: sent.wrapping_add(u32::from(!is_rst)), acked };
-        self.ends.put(quick_hash, sender, End { is_rst, at }, now_ns);
+        self.ends.put(quick_hash, sender, End { is_rst: true, at }, now_ns);
+        true
     }
 
     /// What a packet without a flag shows, of a connection that is not quiet.
@@ -751,7 +736,7 @@ impl Signaller {
         let signals = self.stage.signals_mut();
         self.v4.set(signals, kept & !v6);
         self.v6.set(signals, v6);
-        places(kept).for_each(|at| out(signals[at]));
+        ones::<STAGE_COUNT>(kept).for_each(|at| out(signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
         self.answered.clear();
@@ -763,9 +748,9 @@ impl Signaller {
     }
 
     /// Decides for the packet at this place of the stage whether it is handed on, as it is in any case if it was
-    /// chosen, and as which kind.
+    /// chosen, and as which kind. If it is the end of a side, that is recorded first.
     #[inline(always)]
-    fn resolve(&mut self, at: usize, is_chosen: bool) -> bool {
+    fn resolve(&mut self, at: usize, is_end: bool, is_looked_up: bool) -> bool {
         let lookup = self.stage.lookups()[at];
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
@@ -781,7 +766,7 @@ impl Signaller {
                     Some(Answer::First) => self.stage.signals_mut()[at].set_awaited(),
                     Some(Answer::Next) | None => {}
                 }
-                is_chosen || answer.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
+                self.stage.is_chosen(at) || answer.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
             // No segment makes one.
             SignalKind::Known => true,
@@ -801,14 +786,22 @@ impl Signaller {
                 self.remember_syn(lookup, sender, isn);
                 true
             }
-            SignalKind::Rst if self.stage.is_passed_over(at) => false,
             SignalKind::Rst => {
+                if is_end && !self.record_rst(lookup, sender) {
+                    return false;
+                }
                 // No later packet completes the handshake.
                 self.cache.give_up(quick_hash);
                 self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash));
                 true
             }
             SignalKind::Fin => {
+                if is_end {
+                    self.record_fin(lookup, sender);
+                }
+                if !is_looked_up {
+                    return true;
+                }
                 // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or
                 // shortly before it, where data of the client was not captured.
                 if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {

@@ -10,6 +10,7 @@ use crate::signal::{ConnectionHash, TICK_BITS};
 use crate::state::{Decoder, Encoder};
 use crate::track::hashed_words::HashedWords;
 use crate::track::{ConnectionState, FilterEntry};
+use flowpeel_lines::Line;
 
 /// From how many ticks after its end on, at least, a connection is old. Those that are not have started less than a
 /// turn of a tick's bits ago, if they were never listed.
@@ -109,10 +110,10 @@ impl EndedConnections {
         HashedWords::<1>::size(connection_count)
     }
 
-    /// Prefetches the set of a connection.
+    /// The set of a connection, to prefetch it.
     #[inline]
-    pub(super) fn prefetch(&self, hash: ConnectionHash) {
-        self.records.prefetch(hash);
+    pub(super) fn set(&self, hash: ConnectionHash) -> &Line {
+        self.records.first_set(hash)
     }
 
     /// Records that a connection has ended now, in place of what was recorded of one with the same key.

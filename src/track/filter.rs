@@ -171,10 +171,10 @@ impl Filter {
         hash.fingerprint() & self.fingerprint_mask
     }
 
-    /// Prefetches the first bucket of a connection.
+    /// The first bucket of a connection, to prefetch it.
     #[inline]
-    pub fn prefetch(&self, hash: ConnectionHash) {
-        prefetch(&self.buckets[hash.bucket(self.buckets.len())]);
+    pub(super) fn first_bucket(&self, hash: ConnectionHash) -> &Line {
+        &self.buckets[hash.bucket(self.buckets.len())]
     }
 
     /// Prefetches the second bucket if the first, which should have arrived by now, says that it will be read. Only so

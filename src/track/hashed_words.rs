@@ -57,6 +57,12 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
         })
     }
 
+    /// The first set of a connection, to prefetch it.
+    #[inline]
+    pub(super) fn first_set(&self, hash: ConnectionHash) -> &Line {
+        &self.sets[hash.bucket(self.sets.len())]
+    }
+
     /// Prefetches the sets of a connection.
     #[inline]
     pub(super) fn prefetch(&self, hash: ConnectionHash) {

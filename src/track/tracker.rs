@@ -94,6 +94,8 @@ use crate::track::rivals::{Rival, Rivals, Verdict};
 use crate::track::side_sums::Sides;
 use crate::track::{ConnectionState, Filter, FilterConfig, FilterEntry, FilterSlot, ISN_UNKNOWN, Moved, Placed};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_lines::prefetch;
+use std::hint::select_unpredictable;
 use std::ops::ControlFlow;
 
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
@@ -328,7 +330,7 @@ impl Tracker {
     /// Prefetches what [`Self::handle`] reads first for this signal.
     #[inline]
     pub fn prefetch(&self, signal: &Signal) {
-        self.filter.prefetch(signal.hash());
+        prefetch(self.filter.first_bucket(signal.hash()));
     }
 
     /// Prefetches what [`Self::handle`] reads next for this signal, once the first has arrived.
@@ -336,9 +338,9 @@ impl Tracker {
     pub fn prefetch_second(&self, signal: &Signal) {
         self.filter.prefetch_second(signal.hash());
         self.rivals.prefetch(signal.hash());
-        if signal.is_of_an_end() {
-            self.ended.prefetch(signal.hash());
-        }
+        // Of another signal what is in the cache already, because which signals are of ends cannot be foretold.
+        let hash = signal.hash();
+        prefetch(select_unpredictable(signal.is_of_an_end(), self.ended.set(hash), self.filter.first_bucket(hash)));
         if self.refused.is_in_use() {
             self.refused.prefetch(signal.hash());
         }
