@@ -27,12 +27,30 @@ const UNWRITTEN_MAX: usize = LIST_CHUNKS_AHEAD + 2;
 /// About the size of most lines, in bytes.
 const LINE_SIZE: usize = 320;
 
-/// The lines of a chunk.
-enum Chunk {
-    /// The lines come from the other thread, in order.
+/// Rows, and then the lines made of them. Its memory is used again and again.
+struct Chunk {
+    rows: Vec<Row>,
+    lines: Vec<u8>,
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Chunk { rows: Vec::with_capacity(LIST_CHUNK_ROWS), lines: Vec::new() }
+    }
+
+    /// Makes the lines, and takes the rows out.
+    fn format(&mut self, times: &mut TimeFormatter, style: Style) {
+        self.lines.reserve(self.rows.len() * LINE_SIZE);
+        self.rows.drain(..).for_each(|row| flow_line::append(&mut self.lines, times, &row, style));
+    }
+}
+
+/// Where a chunk is that was handed out.
+enum Unwritten {
+    /// It comes from the other thread, in order.
     Others,
-    /// These lines, made by this thread.
-    Mine(Vec<u8>),
+    /// It was formatted by this thread.
+    Mine(Chunk),
 }
 
 /// Writes a line for each row.
@@ -40,7 +58,7 @@ enum Chunk {
 /// # Errors
 ///
 /// The lines could not be written.
-pub(super) fn write(out: &mut dyn Write, rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, mut rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
     std::thread::scope(|scope| {
         let (to_other, its_rows) = bounded(LIST_CHUNKS_AHEAD);
         // The channel has room for all chunks that can be unwritten, so the two threads never wait for each other.
@@ -48,67 +66,74 @@ pub(super) fn write(out: &mut dyn Write, rows: impl Iterator<Item = Row>, style:
         let other = Builder::new().name("lines".to_owned());
         // If it cannot be started, all is done here: the channel is disconnected then.
         drop(other.spawn_scoped(scope, move || make_lines(&its_rows, &its_lines, style)));
-        let mut chunks = Chunks { out, to_other, from_other, unwritten: VecDeque::with_capacity(UNWRITTEN_MAX), style };
-        let (mut rows, mut times) = (rows.peekable(), TimeFormatter::default());
-        while rows.peek().is_some() {
-            chunks.take(rows.by_ref().take(LIST_CHUNK_ROWS).collect(), &mut times)?;
-        }
+        let unwritten = VecDeque::with_capacity(UNWRITTEN_MAX);
+        let times = TimeFormatter::default();
+        let mut chunks = Chunks { out, to_other, from_other, unwritten, spare: Vec::new(), times, style };
+        let mut chunk = Chunk::new();
+        rows.try_for_each(|row| {
+            chunk.rows.push(row);
+            if chunk.rows.len() == LIST_CHUNK_ROWS { chunks.take(&mut chunk) } else { Ok(()) }
+        })?;
+        chunks.take(&mut chunk)?;
         chunks.finish()
     })
 }
 
 /// The other thread's work.
-fn make_lines(rows: &Receiver<Vec<Row>>, lines: &Sender<Vec<u8>>, style: Style) {
+fn make_lines(rows: &Receiver<Chunk>, lines: &Sender<Chunk>, style: Style) {
     let mut times = TimeFormatter::default();
-    for chunk in rows {
-        if lines.send(lines_of(&chunk, &mut times, style)).is_err() {
+    for mut chunk in rows {
+        chunk.format(&mut times, style);
+        if lines.send(chunk).is_err() {
             return;
         }
     }
 }
 
-fn lines_of(rows: &[Row], times: &mut TimeFormatter, style: Style) -> Vec<u8> {
-    let mut lines = Vec::with_capacity(rows.len() * LINE_SIZE);
-    rows.iter().for_each(|row| flow_line::append(&mut lines, times, row, style));
-    lines
-}
-
 /// Hands out chunks, and writes them when their turn comes.
 struct Chunks<'a> {
     out: &'a mut dyn Write,
-    to_other: Sender<Vec<Row>>,
-    from_other: Receiver<Vec<u8>>,
-    unwritten: VecDeque<Chunk>,
+    to_other: Sender<Chunk>,
+    from_other: Receiver<Chunk>,
+    unwritten: VecDeque<Unwritten>,
+    /// Chunks that are written.
+    spare: Vec<Chunk>,
+    times: TimeFormatter,
     style: Style<'a>,
 }
 
 impl Chunks<'_> {
-    /// Hands a chunk to the other thread, or formats it here if that one is busy.
-    fn take(&mut self, rows: Vec<Row>, times: &mut TimeFormatter) -> io::Result<()> {
-        let chunk = match self.to_other.try_send(rows) {
-            Ok(()) => Chunk::Others,
-            Err(TrySendError::Full(rows) | TrySendError::Disconnected(rows)) => {
-                Chunk::Mine(lines_of(&rows, times, self.style))
+    /// Hands the rows of a chunk to the other thread, or formats them here if that one is busy, and leaves an empty
+    /// chunk.
+    fn take(&mut self, chunk: &mut Chunk) -> io::Result<()> {
+        let empty = self.spare.pop().unwrap_or_else(Chunk::new);
+        let handed_out = match self.to_other.try_send(std::mem::replace(chunk, empty)) {
+            Ok(()) => Unwritten::Others,
+            Err(TrySendError::Full(mut chunk) | TrySendError::Disconnected(mut chunk)) => {
+                chunk.format(&mut self.times, self.style);
+                Unwritten::Mine(chunk)
             }
         };
         if self.unwritten.len() == UNWRITTEN_MAX {
             self.write_first()?;
         }
-        self.unwritten.push_back(chunk);
+        self.unwritten.push_back(handed_out);
         Ok(())
     }
 
     /// Writes the chunk whose turn it is, if there is one.
     fn write_first(&mut self) -> io::Result<()> {
-        match self.unwritten.pop_front() {
-            Some(Chunk::Others) => {
-                let lines =
-                    self.from_other.recv().map_err(|_| io::Error::other("a thread that makes lines is gone"))?;
-                self.out.write_all(&lines)
+        let mut chunk = match self.unwritten.pop_front() {
+            Some(Unwritten::Others) => {
+                self.from_other.recv().map_err(|_| io::Error::other("a thread that makes lines is gone"))?
             }
-            Some(Chunk::Mine(lines)) => self.out.write_all(&lines),
-            None => Ok(()),
-        }
+            Some(Unwritten::Mine(chunk)) => chunk,
+            None => return Ok(()),
+        };
+        self.out.write_all(&chunk.lines)?;
+        chunk.lines.clear();
+        self.spare.push(chunk);
+        Ok(())
     }
 
     /// Writes the remaining chunks.
@@ -145,7 +170,9 @@ mod tests {
             let rows: Vec<Row> = (0..count as u32).map(|number| row(number.wrapping_mul(0x9e37_79b9))).collect();
             let mut written = Vec::new();
             write(&mut written, rows.iter().copied(), STYLE).unwrap();
-            assert!(written == lines_of(&rows, &mut TimeFormatter::default(), STYLE), "{count} rows");
+            let mut alone = Chunk { rows, lines: Vec::new() };
+            alone.format(&mut TimeFormatter::default(), STYLE);
+            assert!(written == alone.lines, "{count} rows");
         }
     }
 
