@@ -335,8 +335,9 @@ impl EndAmongRecords {
         let holds = there.holds(side, end);
         // A late end of a connection before ends the present one for all that flags show.
         let is_last = there.has_ended(side.other()) && (holds || !there.is_succeeded());
-        // One RST is enough, of whichever side.
-        let is_reset = there.is_rst() && !there.is_disproved() && !there.is_succeeded();
+        // One RST is enough, of whichever side. Where its sender has gone on, a SYN may have come between, so that the
+        // connection is taken for another: what goes on is looked at still.
+        let is_reset = there.is_rst() && !there.is_succeeded();
         let has_other = self.has_other || is_last || is_reset;
         if !holds {
             let makes_way = there.is_disproved() || there.is_past(side, end, stamp);
@@ -550,15 +551,18 @@ impl RecentEnds {
     }
 
     /// The place of a full set that makes way for an end of this connection: that of an end of it that another
-    /// connection has followed already, or the oldest, of those that are as old the first in turn.
+    /// connection has followed already, or the oldest of the other connections, or of its own, and of those that are as
+    /// old the first in turn. So an end that is forged takes no place from a true one of its connection while there are
+    /// others.
     #[inline]
     fn oldest(heads: &[u64; WAY_COUNT], hash: u64, end: End, stamp: u64) -> usize {
         let first = Self::in_turn(end, 0);
-        // Below the age stands how many come behind it, and then the place.
+        // Below the rank and the age stands how many come behind it, and then the place.
         let oldest = (0..WAY_COUNT).map(|at| {
             let head = heads[at];
-            let is_succeeded = (head & SUCCEEDED_BIT != 0) & EndRecord::is_head_of(head, hash);
-            let age = EndRecord::age_of_head(head, stamp) + u64::from(is_succeeded) * (STAMP_MASK + 1);
+            let is_own = EndRecord::is_head_of(head, hash);
+            let rank = u64::from(!is_own) + 2 * u64::from(is_own & (head & SUCCEEDED_BIT != 0));
+            let age = rank * (STAMP_MASK + 1) + EndRecord::age_of_head(head, stamp);
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
@@ -869,6 +873,27 @@ mod tests {
         ends.put(hash(1), Second, fin(700_000_000, 900_000_000), SECOND_NS / 2);
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), SECOND_NS), "of the connection before");
         assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 4 * SECOND_NS), "too late for that");
+    }
+
+    #[test]
+    fn a_forged_end_takes_no_place_from_a_true_one_while_there_are_others() {
+        let ends = RecentEnds::new(WAY_COUNT);
+        ends.put(hash(1), First, fin(1_000, 5_000), 0);
+        ends.put(hash(1), Second, fin(900_000_000, 77), 5 * SECOND_NS);
+        (2..4).for_each(|number| ends.put(hash(number), First, fin(1, 1), 8 * SECOND_NS));
+        ends.put(hash(1), First, fin(700_000_000, 77), 9 * SECOND_NS);
+        ends.put(hash(1), Second, fin(5_000, 1_000), 20 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 20 * SECOND_NS), "the last acknowledgement");
+    }
+
+    #[test]
+    fn what_goes_on_behind_a_forged_rst_is_looked_at_behind_a_forged_fin_too() {
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), First, rst(900_000_000), 0);
+        assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), SECOND_NS));
+        ends.put(hash(1), First, fin(700_000_000, 77), 2 * SECOND_NS);
+        assert!(!ends.is_quiet(hash(1)), "what the RST has closed may not be open yet, behind a SYN that was forged");
+        assert!(ends.goes_on(hash(1), First, at(1_000, 5_000), 3 * SECOND_NS));
     }
 
     #[test]
