@@ -672,6 +672,9 @@ impl Clock {
         self.main_left_ns.get_or_insert(self.highest_ns);
         let mut other = self.others.remove(index);
         let wall_ns = other.on_main(stamp.time_ns);
+        // It may have been a wrong stamp, to which what follows time without packets happens to be near.
+        let is_few = other.packets < JUDGED_COUNT_MIN as u32;
+        other.is_doubtful |= is_few && self.main_names.has(stamp.clock) && self.is_leap(stamp.time_ns);
         other.names.add(stamp.clock);
         self.sources[stamp.clock.index()].stamps(other.number);
         other.last_ns = stamp.time_ns;
@@ -1320,6 +1323,18 @@ mod tests {
             let mut clock = Clock::new(Stamp::unnamed(0));
             assert_eq!(run(&mut clock, &stamps)[399], 399, "{leap_s}");
             assert_eq!(clock.doubt(), TimeDoubt::None);
+        }
+    }
+
+    #[test]
+    fn where_time_without_packets_ends_at_a_wrong_stamp_it_is_in_doubt() {
+        for (end_s, has_doubt) in [(320, true), (400, true), (500, false)] {
+            let mut stamps: Vec<i64> = (0..100).chain((0..100).map(|at| at + end_s)).collect();
+            stamps[95] = 95 + 260;
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            let elapsed = run(&mut clock, &stamps);
+            assert_eq!(clock.doubt() != TimeDoubt::None, has_doubt, "{end_s}");
+            assert!(has_doubt || elapsed[199] == end_s + 99, "{end_s}");
         }
     }
 
