@@ -117,7 +117,7 @@ struct Shared {
     /// The first pause in which time need not have passed for all that is known, as few packets followed it: when it
     /// began, and those packets.
     pause: Option<(i64, u64)>,
-    /// The silence before the clock was set back, from that pause on.
+    /// The silence before the clock was set, from that pause on, where no time can have passed with that.
     silence_us: i64,
     /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
     confused_us: Option<i64>,
@@ -133,7 +133,7 @@ impl Shared {
         let is_pause = self.now_us - before_us >= PAUSE_US;
         let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
         if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
-            self.silence_us = self.clocks.set_back_us().map_or(0, |_| silence_us);
+            self.silence_us = if self.clocks.leap_us().is_some() { 0 } else { silence_us };
             (self.last_unset_us, self.pause) = (Some(before_us), None);
         } else if is_pause {
             let from_us = self.pause.get_or_insert((before_us, 0)).0;
@@ -192,7 +192,7 @@ struct Checker {
     shared: Arc<Mutex<Shared>>,
     clocks: Clocks,
     margin_us: i64,
-    /// The silence before the clock was set back, which is no time.
+    /// The silence before the clock was set, where that is no time.
     silence_us: i64,
     shown: HashMap<Ends, Shown>,
     waiting: Vec<Waiting>,

@@ -241,9 +241,10 @@ impl Connection {
         }
     }
 
-    /// Doubts the connection, unless it is doubted already for a reason that outlasts it.
+    /// Doubts the connection, unless it is doubted already for a reason that outlasts it and its handshake.
     fn doubt_because(&mut self, why: &'static str) {
-        self.doubt = self.doubt.filter(|before| STAYING.contains(before)).or(Some(why));
+        let stays = |before: &&str| STAYING.contains(before) && !OF_HANDSHAKE.contains(before);
+        self.doubt = self.doubt.filter(stays).or(Some(why));
     }
 
     /// Something that was not of this connection passed, from this side.
@@ -334,6 +335,9 @@ const ANSWERED_EARLY: &str = "its answer passed before its SYN-ACK";
 
 /// The doubts that outlast their connection: the engine may know no end of it.
 const STAYING: [&str; 5] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED];
+
+/// The doubts that end when the handshake is complete.
+const OF_HANDSHAKE: [&str; 3] = [PREMATURE, UNANSWERED, ANSWERED_EARLY];
 
 /// All connections of a world that may matter, and what lists have to say of them.
 pub(super) struct Truth {
@@ -428,8 +432,23 @@ impl Truth {
             let connection = self.connections.get_mut(&(*other, ends)).expect("what is live is known");
             connection.interfered(now_us, &segment, usize::from(segment.src != connection.client), ended_count);
         }
+        if own.is_none() && segment.has(FIN | RST) {
+            self.interfered_behind_end(ends);
+        }
         self.haunt(now_us, &segment, own);
         self.record(now_us, ends);
+    }
+
+    /// A false end passed between these ends: too many leave none of the true ones known, also of connections that have
+    /// ended.
+    fn interfered_behind_end(&mut self, ends: Ends) {
+        for (_, id, _) in self.ended.iter().filter(|(_, _, its)| *its == ends) {
+            let Some(connection) = self.connections.get_mut(&(*id, ends)) else { continue };
+            connection.false_end_count += 1;
+            if connection.false_end_count > FALSE_ENDS_MAX {
+                self.ghosts.insert(ends, MANY_FALSE_ENDS);
+            }
+        }
     }
 
     /// A packet that its own connection's side has sent.
@@ -536,8 +555,11 @@ impl Truth {
             }
             let ended = &self.connections[&(connection, ends)];
             // Found half closed it would seem to be open.
-            let is_found =
-                ended.doubt != Some(SILENT) || ended.fin_us.is_some_and(|fin_us| now_us - fin_us >= LINGERS_US);
+            let was_half_closed = ended.fin_us.is_some_and(|fin_us| now_us - fin_us >= LINGERS_US);
+            let is_found = ended.doubt != Some(SILENT) || was_half_closed;
+            if self.picks_up && was_half_closed && ended.hidden_us.is_some_and(|at_us| now_us - at_us >= LINGERS_US) {
+                self.ghosts.insert(ends, "it may be picked up half closed, behind a false end");
+            }
             if let Some(doubt) = ended.doubt
                 && (self.picks_up && is_found || STAYING.contains(&doubt))
             {
@@ -687,7 +709,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         && let Some(answered_us) = connection.answered_us
     {
         connection.complete_us = Some(now_us);
-        connection.doubt = connection.doubt.filter(|doubt| ![PREMATURE, UNANSWERED, ANSWERED_EARLY].contains(doubt));
+        connection.doubt = connection.doubt.filter(|doubt| !OF_HANDSHAKE.contains(doubt));
         if now_us - answered_us > HANDSHAKE_US {
             connection.doubt_because("the handshake took too long");
         }
