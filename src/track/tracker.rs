@@ -1445,12 +1445,15 @@ impl Tracker {
                 self.pick_up(signal, parts, slot, entry)
             }
             SignalKind::Ack => None,
+            // If the connection before has not ended after all, this side has.
             SignalKind::Fin => {
+                self.ended.put_fin(signal.hash(), parts.sender);
                 self.counts.unmatched_fins += 1;
                 self.turn_into_trace(slot, &entry);
                 None
             }
             SignalKind::Rst => {
+                self.ended.put_rst(signal.hash(), parts.sender);
                 self.counts.unmatched_resets += 1;
                 self.turn_into_trace(slot, &entry);
                 None

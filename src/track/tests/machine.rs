@@ -329,10 +329,16 @@ impl Machine {
             (SignalKind::Fin, None | Some(Stage::Closed | Stage::SynSent)) => {
                 known.and_modify(|known| known.ended.push(packet.sender));
             }
+            // One of the other side finds it.
+            (SignalKind::Fin, Some(Stage::Candidate)) if before.is_some_and(|known| known.client == packet.sender) => {
+                known.and_modify(|known| known.ended.push(packet.sender));
+            }
             (SignalKind::Fin, _) if is_of_unseen && closed.is_none() => {
                 known.and_modify(|known| known.ended.push(packet.sender));
             }
-            (SignalKind::Rst, None | Some(Stage::Closed | Stage::SynSent | Stage::Answered)) if !is_trace => {
+            (SignalKind::Rst, None | Some(Stage::Closed | Stage::SynSent | Stage::Answered | Stage::Candidate))
+                if !is_trace =>
+            {
                 known.and_modify(|known| known.reset.push(packet.sender));
             }
             (SignalKind::Fin | SignalKind::Rst, Some(Stage::Open | Stage::Answered)) => {

@@ -21,6 +21,20 @@ fn picked_up(number: u32) -> AnyKey {
 }
 
 #[test]
+fn a_fin_of_a_candidate_is_one_of_the_connection_that_goes_on_behind_a_forged_rst() {
+    for number in 0..4 {
+        let (key, mut scene) = (any_key(number), scene());
+        scene.play(key, "5SaCr");
+        scene.pass(2 * u64::from(LINGER_TICKS));
+        assert_eq!(scene.play(key, "DF"), [], "it may be older than the start");
+        let reopened = scene.send(key, Sender::Server, SignalKind::Alive, 0);
+        assert!(matches!(reopened, Some(Event::Reopen(..))), "{reopened:?}");
+        let closed = scene.play(key, "f");
+        assert!(matches!(closed[..], [Event::Close(..)]), "both sides have ended: {closed:?}");
+    }
+}
+
+#[test]
 fn what_the_system_knows_is_open_at_once_unless_packets_have_shown_more() {
     // In place of the ISN stand the sides that have ended.
     for number in 0..4 {
