@@ -41,9 +41,9 @@
 //!   good, nothing is certain.
 //! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST (a quarter of a
 //!   second, if it reaches beyond that), or when so many others have ended that the end may be forgotten (one in 256 of
-//!   those that there is room for). So is forged data of a side that has sent its FIN, and a copy of the SYN-ACK with
-//!   an answer, from a second behind the end on. Whether such a connection is listed is not certain until another
-//!   begins between the same ends.
+//!   those that there is room for, or more than three false ends that have come, before it or behind). So is forged
+//!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
+//!   Whether such a connection is listed is not certain until another begins between the same ends.
 //! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:
 //!   for as long as a handshake may take what they open is not certain, until another connection begins.
 //! - **A false SYN-ACK that the client happens to follow**, by less than 64 KiB, begins another connection for all that
@@ -62,13 +62,13 @@
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides may be listed, and copies that come more than nine seconds behind an
-//!   end.
+//!   end. What is found behind a false end, half closed for nine seconds, seems open when its other side ends.
 //! - **Clocks lie** in worlds of an hour at most: where packets are minutes apart no stamp follows another. What
 //!   changed within 200 s of a list's end, or as far from it as two clocks are apart, is not held against it. What a
 //!   clock that is set forward by less than a month does to handshakes under way and to silence, real time would do
-//!   too. The silence before a clock is set back is no time, nor is a pause of a minute before it that few packets
-//!   follow. Behind a pause about as long as a clock was set back, it may be the clock as it was before for all that
-//!   stamps show.
+//!   too. The silence before a clock is set back, or by more than a month, is no time, nor is a pause of a minute
+//!   before it that few packets follow. Behind a pause about as long as a clock was set back, it may be the clock as it
+//!   was before for all that stamps show.
 
 mod clocks;
 mod crowd;
