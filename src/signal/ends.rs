@@ -335,8 +335,8 @@ impl EndAmongRecords {
         let holds = there.holds(side, end);
         // A late end of a connection before ends the present one for all that flags show.
         let is_last = there.has_ended(side.other()) && (holds || !there.is_succeeded());
-        // One RST is enough, of whichever side. Where its sender has gone on, a SYN may have come between, so that the
-        // connection is taken for another: what goes on is looked at still.
+        // One RST is enough, of whichever side, even if its sender has gone on since: behind a forged SYN the tracker
+        // may not have opened the connection again yet, so later packets still have to be looked at.
         let is_reset = there.is_rst() && !there.is_succeeded();
         let has_other = self.has_other || is_last || is_reset;
         if !holds {
@@ -493,12 +493,9 @@ impl RecentEnds {
         let way = Self::way(set, places.trailing_zeros() as usize % WAY_COUNT);
         let there = EndRecord::load(way);
         let is_others_fin = there.head & WHAT_IT_IS == 1 << (ENDED_SHIFT + side.other() as u32);
-        let is_near = there.is_near(side, end.at.sent) & there.is_near(side.other(), end.at.acked);
-        let is_added = is_others_fin & is_near & !end.is_rst;
+        let is_added = is_others_fin && there.holds(side, end);
         if is_added {
-            let ended = there.head | 1 << (ENDED_SHIFT + side as u32);
-            let numbers = with_number(there.numbers, side, end.at.sent);
-            EndRecord { head: ended, numbers }.stamped(stamp).store(way);
+            there.with_end(side, end.at.sent, stamp).store(way);
         }
         is_added
     }

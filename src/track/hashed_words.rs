@@ -60,7 +60,7 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
     /// The first set of a connection, to prefetch it.
     #[inline]
     pub(super) fn first_set(&self, hash: ConnectionHash) -> &Line {
-        &self.sets[hash.bucket(self.sets.len())]
+        &self.sets[self.sets_of(hash)[0]]
     }
 
     /// Prefetches the sets of a connection.

@@ -608,11 +608,11 @@ impl Truth {
                 let late_us = |reset: Reset| reset.late_us(segment.number_behind());
                 let is_life = |reset: Reset| now_us - reset.at_us > late_us(reset) || leaps_behind(reset.at_us);
                 let known_at_count = connection.fin_at_count.unwrap_or(connection.ended_at_count);
-                let last = self.ended.iter().rev().find(|(_, _, its)| *its == ends).map(|(_, last, _)| *last);
+                let last = || self.ended.iter().rev().find(|(_, _, its)| *its == ends).map(|(_, last, _)| *last);
                 let is_old = connection.ended_us.is_some_and(|ended_us| now_us - ended_us > LATE_BEHIND_RST_US);
                 if connection.resets[side].is_some_and(is_life) && !connection.fins[side] {
                     self.ghosts.insert(ends, "a copy that came late behind a RST");
-                } else if is_old && last != own {
+                } else if is_old && last() != own {
                     self.ghosts.insert(ends, "data of an earlier connection behind the end of the last");
                 } else if connection.is_answered_late && side == 0 {
                     self.ghosts.insert(ends, "a handshake with the same numbers");
