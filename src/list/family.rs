@@ -646,6 +646,9 @@ impl<K: TableKey> FamilyList<K> {
                 start.seen_in(epoch).settled()
             });
         }
+        if !seen.is_empty() {
+            self.ledger.liveness.ask_again_if_silent_since(epoch);
+        }
     }
 
     /// Lists a connection, unless it is listed. Returns what that adds to the sum of all changes.

@@ -153,6 +153,19 @@ impl Liveness {
         self.is_asking = false;
     }
 
+    /// Asks about every connection once more in this epoch if what was last seen in `seen` is over the timeout: the
+    /// answer came behind a leap of time, and what it says is judged only when the connection is due to be asked about.
+    pub(super) fn ask_again_if_silent_since(&mut self, seen: Epoch) {
+        if self.times.idle_ticks.is_some() && self.is_silent(self.epoch(self.latest), seen) {
+            self.round = None;
+        }
+    }
+
+    /// Whether a connection that was last seen in the epoch `seen` has been silent for the timeout.
+    fn is_silent(&self, now: Epoch, seen: Epoch) -> bool {
+        now.since(seen) > self.epochs_of(IDLE_EPOCHS)
+    }
+
     /// Whether this round concerns a listed connection, to ask about it or to take it off.
     pub(super) fn concerns(&self, start: Start) -> bool {
         if self.asks_unsettled_only {
@@ -186,13 +199,12 @@ impl Liveness {
         }
         let now = self.epoch(self.now);
         let Some(watch) = &self.watch else {
-            let is_silent = now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS);
-            return (is_silent.then_some(Eviction::Idle), start);
+            return (self.is_silent(now, start.seen()).then_some(Eviction::Idle), start);
         };
         let hash = self.quick.of(key);
         let is_over = |watched| now.since(watched) > self.epochs_of(IDLE_EPOCHS - SUSPECT_EPOCHS);
         match start.watched() {
-            Some(watched) if is_over(watched) && now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS) => {
+            Some(watched) if is_over(watched) && self.is_silent(now, start.seen()) => {
                 // One that is no longer in the watch was seen after all, or lost its slot to another's packet: its
                 // watch begins anew.
                 if watch.take(hash) { (Some(Eviction::Idle), start) } else { (None, self.suspect(hash, watch, start)) }

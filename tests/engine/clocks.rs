@@ -242,3 +242,17 @@ fn a_new_source_that_nobody_follows_takes_nothing_off() {
     assert_eq!(rows(&list).len(), 10);
     assert!(!list.header.figures.time_uncertain && list.header.complete);
 }
+
+/// Connections are asked about once in each sixteenth of the timeout: what they did before the gap is known behind it,
+/// in whatever part of a sixteenth that begins.
+#[test]
+fn what_falls_silent_in_a_gap_is_off_the_list_soon_behind_it() {
+    for gap_s in (5 * HOUR_S..5 * HOUR_S + 900).step_by(60).chain([6 * HOUR_S, 30 * HOUR_S - 1_596, 4 * DAY_S]) {
+        let clocks =
+            Clocks { seed: 0, ahead_s: 0, are_named: false, gaps_s: vec![gap_s], wrong_s: Vec::new(), set_s: None };
+        let packets = clocks.packets();
+        let list = last(clocks.stamped(&packets), &config(true));
+        assert!(list.header.complete && !list.header.figures.time_uncertain, "{gap_s}");
+        assert_eq!(rows(&list).into_keys().collect::<Vec<u16>>(), [40_008, 40_009, 40_010, 40_011], "{gap_s}");
+    }
+}
