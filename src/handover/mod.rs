@@ -206,7 +206,7 @@ pub struct Findings {
     pub open: Vec<(AnyKey, u32)>,
     /// The listed connections, and those to be evicted, that were seen since they were last asked about.
     pub seen: Vec<(AnyKey, u32)>,
-    /// Those of them of which only packets before the last leap of time were seen.
+    /// Those of them of which only packets before a leap of time were seen: the last, or one before it.
     pub seen_before: Vec<(AnyKey, u32)>,
     /// The tick before that leap.
     pub leap_tick: u64,

@@ -103,6 +103,17 @@ struct FreePlace {
     is_closed: bool,
 }
 
+/// The slots of established connections in a bucket, a bit each.
+fn established_in(bucket: &Line) -> u64 {
+    let is_established = |index: &usize| state_of(bucket.0[*index]).is_established();
+    (0..SLOT_COUNT).filter(is_established).fold(0, |bits, index| bits | 1 << index)
+}
+
+/// Those of them that were seen. Of a connection that is not established the bit says something else.
+fn seen_in(bucket: &Line) -> u64 {
+    bucket.0[EXTENSIONS] >> SEEN_SHIFT & established_in(bucket)
+}
+
 /// The shape of a [`Filter`].
 #[derive(Clone, Copy, Debug)]
 pub struct FilterConfig {
@@ -328,18 +339,28 @@ impl Filter {
         was_seen
     }
 
-    /// Keeps what was seen so far apart from what is seen from now on, because time leaps.
+    /// Keeps what was seen so far apart from what is seen from now on, because time leaps, and returns whether it did.
+    /// There is room for one leap: where no less is kept from an earlier one than was seen since, that stays, and what
+    /// was seen since counts as seen behind this one.
     ///
-    /// Complexity: a pass over the memory.
-    pub fn keep_seen(&mut self) {
+    /// Complexity: two passes over the memory.
+    pub fn keep_seen(&mut self) -> bool {
+        let (mut kept_count, mut seen_count) = (0u64, 0u64);
+        for (bucket, seen_before) in self.buckets.iter().zip(&self.seen_before) {
+            let seen = seen_in(bucket);
+            let kept = u64::from(*seen_before) & established_in(bucket) & !seen;
+            kept_count += u64::from(kept.count_ones());
+            seen_count += u64::from(seen.count_ones());
+        }
+        if kept_count >= seen_count.max(1) {
+            return false;
+        }
         for (bucket, seen_before) in self.buckets.iter_mut().zip(&mut self.seen_before) {
-            // Of a connection that is not established the bit says something else.
-            let is_established = |index: &usize| state_of(bucket.0[*index]).is_established();
-            let established = (0..SLOT_COUNT).filter(is_established).fold(0, |bits, index| bits | 1 << index);
-            let seen = bucket.0[EXTENSIONS] >> SEEN_SHIFT & established;
+            let seen = seen_in(bucket);
             *seen_before |= seen as u8;
             bucket.0[EXTENSIONS] &= !(seen << SEEN_SHIFT);
         }
+        true
     }
 
     /// Returns whether the connection in this slot was seen before time leaped and was not asked about since, and

@@ -46,7 +46,7 @@ pub struct PartitionConfig {
 /// must not count as seen behind it.
 const LEAPS_IN_IDLE: u64 = 16;
 
-/// The shortest leap that matters, in ticks: a minute. Each costs a pass over the filter.
+/// The shortest leap that matters, in ticks: a minute. Each costs two passes over the filter.
 const LEAP_MIN_TICKS: u64 = 600;
 
 /// An opening or a closing, for a table.
@@ -284,8 +284,7 @@ impl Partition {
         if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
         }
-        if self.leap_ticks.is_some_and(|leap_ticks| tick - self.now >= leap_ticks) {
-            self.tracker.keep_seen();
+        if self.leap_ticks.is_some_and(|leap_ticks| tick - self.now >= leap_ticks) && self.tracker.keep_seen() {
             self.leap_tick = self.now;
         }
         self.now = tick;

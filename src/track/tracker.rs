@@ -1581,11 +1581,12 @@ impl Tracker {
         }
     }
 
-    /// Keeps what was seen so far apart from what is seen from now on, because time leaps.
+    /// Keeps what was seen so far apart from what is seen from now on, because time leaps, and returns whether it did:
+    /// see [`Filter::keep_seen`].
     ///
-    /// Complexity: a pass over the filter.
-    pub fn keep_seen(&mut self) {
-        self.filter.keep_seen();
+    /// Complexity: two passes over the filter.
+    pub fn keep_seen(&mut self) -> bool {
+        self.filter.keep_seen()
     }
 
     /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last question.
