@@ -287,6 +287,14 @@ impl EndRecord {
         is_passed(side, at.sent) || is_passed(side.other(), at.acked)
     }
 
+    /// Whether a SYN-ACK of this side is of another connection than the recorded one, or than what a SYN has begun.
+    fn is_parted_by(&self, side: Side, at: Numbers) -> bool {
+        if self.is_begun() {
+            return self.is_reported(side);
+        }
+        !self.is_near(side, at.sent) && !self.is_near(side.other(), at.acked)
+    }
+
     /// This record, with an end of this side here.
     fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
         let numbers = with_number(self.numbers, side, sent);
@@ -625,12 +633,15 @@ impl RecentEnds {
 
     /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
     /// lies between where that begins and an old end is then not late. For a second behind an end a SYN-ACK may be a
-    /// copy of that connection's own, unless it answers a SYN that came behind the end.
+    /// copy of that connection's own, unless it answers a SYN that came behind the end. One that is far from all ends
+    /// begins the connection itself, unless a SYN has come that it does not answer: then one of both was forged.
     #[cold]
     pub fn follow(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        let mut all = (0..WAY_COUNT).map(|at_way| EndRecord::load(Self::way(set, at_way)));
-        let answers = all.any(|there| there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at));
+        let all = (0..WAY_COUNT).map(|at_way| EndRecord::load(Self::way(set, at_way)));
+        let mut known = all.filter(|there| there.is_of(hash));
+        let answers = known.clone().any(|there| there.is_begun() && there.is_behind_begun(side, at));
+        let begins = !answers && known.all(|there| there.is_parted_by(side, at));
         for at_way in 0..WAY_COUNT {
             let way = Self::way(set, at_way);
             let there = EndRecord::load(way);
@@ -638,6 +649,9 @@ impl RecentEnds {
             if there.is_of(hash) && !may_be_copy && there.is_followed_by(side, at) {
                 EndRecord { head: there.head | FOLLOWED_BIT, ..there }.store(way);
             }
+        }
+        if begins {
+            self.begin(hash, side, at.sent, now_ns);
         }
     }
 
@@ -1026,6 +1040,28 @@ mod tests {
         let ends = RecentEnds::new(64);
         ends.begin(hash(1), First, 69_000, SECOND_NS);
         assert!(!ends.goes_on(hash(1), First, at(70_000, 1), SECOND_NS), "nothing has ended");
+    }
+
+    #[test]
+    fn what_follows_a_syn_ack_behind_an_end_is_of_another_connection_though_its_syn_was_not_seen() {
+        let (syn_ack, data) = (at(900_000_001, 700_000_001), at(900_000_500, 700_000_001));
+        for (side, at_next) in [(Second, data), (First, at(700_000_400, 900_000_001))] {
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            ends.follow(hash(1), Second, syn_ack, 10 * SECOND_NS);
+            // A SYN-ACK may be forged too.
+            assert!(ends.goes_on(hash(1), First, at(2_000, 5_000), 10 * SECOND_NS));
+            assert!(!ends.goes_on(hash(1), side, at_next, 11 * SECOND_NS), "{side:?}");
+            assert!(ends.is_quiet(hash(1)));
+            assert!(!ends.goes_on(hash(1), Second, at(900_070_000, 700_000_001), 90 * SECOND_NS), "it is over");
+        }
+        // Of a SYN and a SYN-ACK that does not answer it the SYN is kept.
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.begin(hash(1), First, 69_000_000, SECOND_NS);
+        ends.follow(hash(1), Second, syn_ack, 10 * SECOND_NS);
+        assert!(ends.goes_on(hash(1), Second, data, 11 * SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(69_000_400, 1), 13 * SECOND_NS));
     }
 
     #[test]
