@@ -58,13 +58,15 @@
 //!   a SYN-ACK that was forged the client's packets seem to complete the handshake, from there on.
 //! - **A SYN-ACK that passes behind the client's answer**, as a copy does of one that was not captured: the whole
 //!   handshake has passed, and the connection is listed if the answer was seen. Of packets without a flag it always is
-//!   with an idle timeout, and seldom without. Until the client's next packet nothing is certain.
+//!   with an idle timeout, and seldom without. Until the client's next packet nothing is certain. A FIN of the server
+//!   that passes before its SYN-ACK may be that of a connection before, and leaves its own half closed.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides may be listed, and copies that come more than nine seconds behind an
-//!   end. What is found behind a false end, half closed for nine seconds, seems open when its other side ends.
+//!   end. What is found behind a false end, or behind a leap of the clock that took it off, half closed for nine
+//!   seconds, seems open when its other side ends.
 //! - **Clocks lie** in worlds of an hour at most: where packets are minutes apart no stamp follows another. What
 //!   changed within 200 s of a list's end, or as far from it as two clocks are apart, is not held against it. What a
 //!   clock that is set forward by less than a month does to handshakes under way and to silence, real time would do

@@ -175,6 +175,10 @@ struct Connection {
     fin_at_count: Option<u64>,
     /// When its own first FIN passed.
     fin_us: Option<i64>,
+    /// Whether a clock leaped while it was open.
+    was_leaped_over: bool,
+    /// Whether the server's FIN has passed before its SYN-ACK.
+    has_early_fin: bool,
     /// Whether data of the client and the server has passed.
     has_passed: [bool; 2],
     /// The number behind the client's SYN, once that has passed, and whether what follows it has before any SYN-ACK.
@@ -207,6 +211,8 @@ impl Connection {
             false_fin_at_count: None,
             fin_at_count: None,
             fin_us: None,
+            was_leaped_over: false,
+            has_early_fin: false,
             last_us: now_us,
             has_passed: [false; 2],
             first_number: None,
@@ -480,6 +486,8 @@ impl Truth {
         {
             connection.doubt_because(SILENT);
         }
+        let leaped = self.leap_us.is_some_and(|leap_us| (connection.last_us..=now_us).contains(&leap_us));
+        connection.was_leaped_over |= leaped && connection.is_open();
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
         if connection.hidden_us.is_some() && self.ended_count > connection.ended_at_count {
@@ -560,10 +568,17 @@ impl Truth {
             if self.picks_up && was_half_closed && ended.hidden_us.is_some_and(|at_us| now_us - at_us >= LINGERS_US) {
                 self.ghosts.insert(ends, "it may be picked up half closed, behind a false end");
             }
+            // What the leap took off.
+            if self.picks_up && was_half_closed && ended.was_leaped_over && self.idle_timeout_us.is_some() {
+                self.ghosts.insert(ends, "it may be picked up half closed, behind a leap of the clock");
+            }
             if let Some(doubt) = ended.doubt
                 && (self.picks_up && is_found || STAYING.contains(&doubt))
             {
                 self.ghosts.insert(ends, doubt);
+            }
+            if ended.has_early_fin {
+                self.ghosts.insert(ends, "its FIN passed before its SYN-ACK");
             }
             if ended.seems_alive {
                 self.ghosts.insert(ends, "data that was not its own, of a side that had ended");
@@ -719,6 +734,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         }
     }
     if segment.has(FIN) {
+        connection.has_early_fin |= side == 1 && connection.answered_us.is_none();
         connection.is_loose |= connection.answered_us.is_none();
         connection.fins[side] = true;
         connection.fin_at_count.get_or_insert(ended_count);
