@@ -1,6 +1,6 @@
 //! The filter against a map, how full it becomes, what it gives up, and how often it is wrong.
 
-use super::super::{ConnectionState, Filter, FilterConfig, Placed, SLOT_COUNT};
+use super::super::{ConnectionState, Filter, FilterConfig, FilterSlot, Placed, SLOT_COUNT};
 use super::*;
 use crate::flow::Side;
 use proptest::prelude::*;
@@ -254,4 +254,21 @@ fn what_was_seen_is_reported_once_and_moves_along() {
         assert_eq!(filter.take_seen(slot), is_marked(number), "{number}");
         assert!(!filter.take_seen(slot));
     }
+}
+
+#[test]
+fn of_two_leaps_of_time_the_first_counts_for_what_was_silent_since() {
+    let (mut filter, map, _) = filled(64, 40, FINGERPRINT_BITS);
+    let slots: Vec<FilterSlot> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
+    slots.iter().for_each(|slot| filter.mark_seen(*slot));
+    assert!(filter.keep_seen());
+    let (speaking, silent) = slots.split_at(slots.len() / 4);
+    speaking.iter().for_each(|slot| filter.mark_seen(*slot));
+    assert!(!filter.keep_seen());
+    assert!(speaking.iter().all(|slot| filter.take_seen(*slot)));
+    assert!(silent.iter().all(|slot| !filter.take_seen(*slot) && filter.take_seen_before(*slot)));
+    // What was asked about since the first leap does not count.
+    silent.iter().for_each(|slot| filter.mark_seen(*slot));
+    assert!(filter.keep_seen());
+    assert!(silent.iter().all(|slot| !filter.take_seen(*slot) && filter.take_seen_before(*slot)));
 }
