@@ -623,6 +623,8 @@ impl Tracker {
                 // If the SYN was forged, this is the FIN of the connection before it, which may still be open.
                 self.ended.put_fin(signal.hash(), parts.sender);
                 self.refuse(slot);
+                // What comes late behind that FIN must not make a candidate of it.
+                self.leave_trace(signal.hash());
                 return None;
             }
             (ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen, true) => {

@@ -634,6 +634,7 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
     let opening = (true, known.client, known.start);
     let closing = (false, known.client, known.start);
     match known.stage {
+        Stage::SynSent if rules.pickup => return (Some(trace(packet, now)), vec![]),
         Stage::SynSent => return (None, vec![]),
         // Repeated, it is answered again: the answers must not be taken for a connection.
         Stage::Closed if rules.pickup => return (Some(Known { since: now, again: None, ..known }), vec![]),

@@ -144,6 +144,18 @@ fn late_packets_of_what_has_closed_list_nothing() {
 }
 
 #[test]
+fn a_forged_syn_behind_the_end_makes_no_candidate_of_late_packets() {
+    for script in ["SaDFf3sfdDd", "SaDFf3SfdD", "SaDFf3sFDd"] {
+        let mut scene = scene();
+        assert_eq!(scene.play(v4(1), script).len(), 2, "{script}");
+        let counts = scene.counts();
+        assert_eq!((counts.opened, counts.closed, counts.candidates), (1, 1, 0), "{script}");
+        // The SYN may have been true.
+        assert_eq!(scene.play(v4(1), "3SaD").len(), 1, "{script}");
+    }
+}
+
+#[test]
 fn candidates_wait_so_long_and_leave_nothing() {
     let mut scene = scene();
     scene.play(v4(0), "D");
