@@ -119,6 +119,8 @@ struct Shared {
     pause: Option<(i64, u64)>,
     /// The silence before the clock was set, from that pause on, where no time can have passed with that.
     silence_us: i64,
+    /// When that silence began, and the packets since the clock was set.
+    silent: Option<(i64, u64)>,
     /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
     confused_us: Option<i64>,
     clocks: Clocks,
@@ -132,10 +134,19 @@ impl Shared {
         self.pause = followed.filter(|(_, count)| *count < JUDGED_COUNT_MAX as u64);
         let is_pause = self.now_us - before_us >= PAUSE_US;
         let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
+        self.silent = self.silent.map(|(from_us, count)| (from_us, count + 1));
         if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
             self.silence_us = if self.clocks.leap_us().is_some() { 0 } else { silence_us };
+            self.silent = Some((self.now_us - silence_us, 0));
             (self.last_unset_us, self.pause) = (Some(before_us), None);
         } else if is_pause {
+            // The few packets since may have had wrong stamps, and the clock be set only now.
+            if let Some((from_us, count)) = self.silent
+                && count < JUDGED_COUNT_MAX as u64
+                && self.clocks.leap_us().is_none()
+            {
+                self.silence_us = self.now_us - from_us;
+            }
             let from_us = self.pause.get_or_insert((before_us, 0)).0;
             let is_alike =
                 |set_us: i64| silence_us > set_us - CONFUSING_US && self.now_us - before_us < set_us + CONFUSING_US;
@@ -383,6 +394,7 @@ fn hold_all(world: &World) -> Held {
         last_unset_us: None,
         pause: None,
         silence_us: 0,
+        silent: None,
         confused_us: None,
         clocks: Clocks::new(world, 0),
         is_finished: false,

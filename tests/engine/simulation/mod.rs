@@ -71,8 +71,8 @@
 //!   changed within 200 s of a list's end, or as far from it as two clocks are apart, is not held against it. What a
 //!   clock that is set forward by less than a month does to handshakes under way and to silence, real time would do
 //!   too. The silence before a clock is set back, or by more than a month, is no time, nor is a pause of a minute
-//!   before it that few packets follow. Behind a pause about as long as a clock was set back, it may be the clock as it
-//!   was before for all that stamps show.
+//!   before it that few packets follow, or behind it that few go before. Behind a pause about as long as a clock was
+//!   set back, it may be the clock as it was before for all that stamps show.
 
 mod clocks;
 mod crowd;
