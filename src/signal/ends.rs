@@ -60,7 +60,7 @@ const ALL_PLACES: u64 = (1 << WAY_COUNT) - 1;
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
 /// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
 /// next one is certain, when it was written or reported, and what distinguishes its connection. A record in which no
-/// side has ended is of a SYN, of the side that was "reported".
+/// side has ended is of a SYN or SYN-ACK, of the side that was "reported".
 const USED_BIT: u64 = 1;
 const RST_BIT: u64 = 1 << 1;
 const ENDED_SHIFT: u32 = 2;
@@ -161,7 +161,7 @@ impl EndRecord {
         self.head >> (REPORTED_SHIFT + side as u32) & 1 != 0
     }
 
-    /// The record of a SYN of this side, whose first byte has this number.
+    /// The record of a SYN or SYN-ACK of this side, whose first byte has this number.
     fn begun(hash: u64, side: Side, first: u32, stamp: u64) -> Self {
         let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | 1 << (REPORTED_SHIFT + side as u32) | USED_BIT;
         EndRecord { head, numbers: with_number([0; 2], side, first) }
@@ -600,8 +600,8 @@ impl RecentEnds {
         }
     }
 
-    /// Records that a SYN of this side, whose first byte has this number, may begin another connection between ends of
-    /// which one has ended. What follows it is then of that connection.
+    /// Records that a SYN of this side, or a SYN-ACK whose SYN was not seen, may begin another connection between ends
+    /// of which one has ended. Its first byte has this number, and what follows it is then of that connection.
     #[cold]
     pub fn begin(&self, hash: u64, side: Side, first: u32, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));

@@ -119,7 +119,7 @@ struct Shared {
     pause: Option<(i64, u64)>,
     /// The silence before the clock was set, from that pause on, where no time can have passed with that.
     silence_us: i64,
-    /// When that silence began, and the packets since the clock was set.
+    /// When that silence began, while few packets have followed the clock that was set, and those packets.
     silent: Option<(i64, u64)>,
     /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
     confused_us: Option<i64>,
@@ -130,21 +130,21 @@ struct Shared {
 impl Shared {
     /// A packet comes now, and the last one came before.
     fn passes_silence(&mut self, before_us: i64) {
-        let followed = self.pause.map(|(from_us, count)| (from_us, count + 1));
-        self.pause = followed.filter(|(_, count)| *count < JUDGED_COUNT_MAX as u64);
+        let followed = |since: Option<(i64, u64)>| {
+            let followed = since.map(|(from_us, count)| (from_us, count + 1));
+            followed.filter(|(_, count)| *count < JUDGED_COUNT_MAX as u64)
+        };
+        (self.pause, self.silent) = (followed(self.pause), followed(self.silent));
         let is_pause = self.now_us - before_us >= PAUSE_US;
         let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
-        self.silent = self.silent.map(|(from_us, count)| (from_us, count + 1));
         if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
-            self.silence_us = if self.clocks.leap_us().is_some() { 0 } else { silence_us };
-            self.silent = Some((self.now_us - silence_us, 0));
+            let is_time = self.clocks.leap_us().is_some();
+            (self.silence_us, self.silent) =
+                if is_time { (0, None) } else { (silence_us, Some((self.now_us - silence_us, 0))) };
             (self.last_unset_us, self.pause) = (Some(before_us), None);
         } else if is_pause {
             // The few packets since may have had wrong stamps, and the clock be set only now.
-            if let Some((from_us, count)) = self.silent
-                && count < JUDGED_COUNT_MAX as u64
-                && self.clocks.leap_us().is_none()
-            {
+            if let Some((from_us, _)) = self.silent {
                 self.silence_us = self.now_us - from_us;
             }
             let from_us = self.pause.get_or_insert((before_us, 0)).0;

@@ -8,6 +8,7 @@ use super::world::World;
 use flowpeel::track::FilterEntry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -486,8 +487,7 @@ impl Truth {
         {
             connection.doubt_because(SILENT);
         }
-        let leaped = self.leap_us.is_some_and(|leap_us| (connection.last_us..=now_us).contains(&leap_us));
-        connection.was_leaped_over |= leaped && connection.is_open();
+        connection.was_leaped_over |= connection.is_open() && leaps_in(self.leap_us, connection.last_us..=now_us);
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
         if connection.hidden_us.is_some() && self.ended_count > connection.ended_at_count {
@@ -499,7 +499,7 @@ impl Truth {
         if is_new {
             // A flood may have pushed out what was known of its SYN.
             connection.is_loose |= self.has_flood;
-            if self.leap_us.is_some_and(|leap_us| (connection.first_us..=now_us).contains(&leap_us)) {
+            if leaps_in(self.leap_us, connection.first_us..=now_us) {
                 connection.doubt_because("the clock leaped in its handshake");
             }
             connection.is_loose |= self.ghosts.remove(&ends).is_some();
@@ -619,7 +619,7 @@ impl Truth {
             None => drop(self.ghosts.insert(ends, "data that was forged")),
             Some(connection) => {
                 let side = usize::from(segment.src != connection.client);
-                let leaps_behind = |at_us: i64| self.leap_us.is_some_and(|leap_us| (at_us..=now_us).contains(&leap_us));
+                let leaps_behind = |at_us: i64| leaps_in(self.leap_us, at_us..=now_us);
                 let late_us = |reset: Reset| reset.late_us(segment.number_behind());
                 let is_life = |reset: Reset| now_us - reset.at_us > late_us(reset) || leaps_behind(reset.at_us);
                 let known_at_count = connection.fin_at_count.unwrap_or(connection.ended_at_count);
@@ -667,6 +667,11 @@ impl Truth {
             self.log.push_back(Change { at_us: now_us, ends, shown });
         }
     }
+}
+
+/// Whether the clock leaps, if it does, within these times.
+fn leaps_in(leap_us: Option<i64>, times_us: RangeInclusive<i64>) -> bool {
+    leap_us.is_some_and(|leap_us| times_us.contains(&leap_us))
 }
 
 /// The client and its initial number that a SYN or SYN-ACK shows.
