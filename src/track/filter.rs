@@ -109,9 +109,10 @@ fn established_in(bucket: &Line) -> u64 {
     (0..SLOT_COUNT).filter(is_established).fold(0, |bits, index| bits | 1 << index)
 }
 
-/// Those of them that were seen. Of a connection that is not established the bit says something else.
-fn seen_in(bucket: &Line) -> u64 {
-    bucket.0[EXTENSIONS] >> SEEN_SHIFT & established_in(bucket)
+/// Those of these established connections that were seen. Of a connection that is not established the bit says
+/// something else.
+fn seen_of(established: u64, bucket: &Line) -> u64 {
+    bucket.0[EXTENSIONS] >> SEEN_SHIFT & established
 }
 
 /// The shape of a [`Filter`].
@@ -133,6 +134,8 @@ pub struct Filter {
     buckets: Lines,
     /// For each bucket, which of its connections were seen before time leaped, and not asked about since: a bit each.
     seen_before: Vec<u8>,
+    /// How many of these bits are set. Where it is none, as nearly always, their memory need not be read.
+    seen_before_count: u64,
     fingerprint_mask: u32,
     linger_ticks: u32,
 }
@@ -144,6 +147,7 @@ impl Filter {
         Filter {
             buckets: Lines::new(Self::bucket_count(config.place_count)),
             seen_before: vec![0; Self::bucket_count(config.place_count)],
+            seen_before_count: 0,
             fingerprint_mask: (1 << config.fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
             linger_ticks: config.linger_ticks,
         }
@@ -284,6 +288,12 @@ impl Filter {
         self.write(slot, entry, 0);
     }
 
+    /// Overwrites the entry in a slot, as that of a connection that was not seen.
+    #[inline]
+    pub fn set_unseen(&mut self, slot: FilterSlot, entry: &FilterEntry) {
+        self.write(slot, entry, slot.seen());
+    }
+
     /// Writes an entry into a slot, and clears these other bits of the eighth word.
     #[inline]
     fn write(&mut self, slot: FilterSlot, entry: &FilterEntry, cleared: u64) {
@@ -347,17 +357,20 @@ impl Filter {
     pub fn keep_seen(&mut self) -> bool {
         let (mut kept_count, mut seen_count) = (0u64, 0u64);
         for (bucket, seen_before) in self.buckets.iter().zip(&self.seen_before) {
-            let seen = seen_in(bucket);
-            let kept = u64::from(*seen_before) & established_in(bucket) & !seen;
+            let established = established_in(bucket);
+            let seen = seen_of(established, bucket);
+            let kept = u64::from(*seen_before) & established & !seen;
             kept_count += u64::from(kept.count_ones());
             seen_count += u64::from(seen.count_ones());
         }
         if kept_count >= seen_count.max(1) {
             return false;
         }
+        self.seen_before_count = kept_count + seen_count;
         for (bucket, seen_before) in self.buckets.iter_mut().zip(&mut self.seen_before) {
-            let seen = seen_in(bucket);
-            *seen_before |= seen as u8;
+            let established = established_in(bucket);
+            let seen = seen_of(established, bucket);
+            *seen_before = (u64::from(*seen_before) & established | seen) as u8;
             bucket.0[EXTENSIONS] &= !(seen << SEEN_SHIFT);
         }
         true
@@ -366,9 +379,13 @@ impl Filter {
     /// Returns whether the connection in this slot was seen before time leaped and was not asked about since, and
     /// forgets it.
     pub fn take_seen_before(&mut self, slot: FilterSlot) -> bool {
+        if self.seen_before_count == 0 {
+            return false;
+        }
         let (seen, bit) = (&mut self.seen_before[slot.bucket()], 1 << slot.index());
         let was_seen = *seen & bit != 0;
         *seen &= !bit;
+        self.seen_before_count -= u64::from(was_seen);
         was_seen
     }
 
@@ -544,9 +561,11 @@ impl Filter {
         } else {
             self.take_seen(to);
         }
-        let seen_before = u8::from(self.take_seen_before(from)) << to.index();
         self.take_seen_before(to);
-        self.seen_before[to.bucket()] |= seen_before;
+        if self.take_seen_before(from) {
+            self.seen_before[to.bucket()] |= 1 << to.index();
+            self.seen_before_count += 1;
+        }
         self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
     }
 
@@ -584,6 +603,7 @@ impl Filter {
         let seen_before = decoder.bytes()?;
         decoder.expect(seen_before.len() == self.seen_before.len(), "a filter of another size")?;
         self.seen_before.copy_from_slice(seen_before);
+        self.seen_before_count = seen_before.iter().map(|seen| u64::from(seen.count_ones())).sum();
         Ok(())
     }
 
@@ -601,5 +621,6 @@ impl Filter {
         const SEEN: u64 = ((1 << SLOT_COUNT) - 1) << SEEN_SHIFT;
         self.buckets.iter_mut().for_each(|bucket| bucket.0[EXTENSIONS] &= !SEEN);
         self.seen_before.fill(0);
+        self.seen_before_count = 0;
     }
 }

@@ -137,24 +137,37 @@ impl HalfOpenRing {
         let (header, words) = (draft.header, draft.key.words());
         let last = words.len() - 1;
         let closing = words[last] & !TAGS | u64::from(slot.to_bits());
-        let place = self.words.get_mut(at..at + 1 + words.len()).filter(|_| header.0 & HalfOpenHeader::TAGGED == 0);
-        if let Some(place) = place {
+        let tags = u64::from(draft.key.vlan().number());
+        // One check for all words, that for the tags too, which is not written where there are none.
+        if let Some(place) = self.words.get_mut(at..at + 2 + words.len()) {
             place[0] = header.0;
             place[1..=last].copy_from_slice(&words[..last]);
             place[1 + last] = closing;
+            if header.0 & HalfOpenHeader::TAGGED != 0 {
+                place[2 + last] = tags;
+            }
         } else {
-            self.write_in_parts(at, header, &words[..last], [closing, u64::from(draft.key.vlan().number())]);
+            self.write_in_parts(at, header, &words[..last], [closing, tags]);
         }
         self.used += header.word_count();
     }
 
-    /// Writes a record with tags, or one that wraps around the end.
+    /// Writes a record that ends at the end of the memory, or wraps around it.
     #[inline(never)]
     fn write_in_parts(&mut self, at: usize, header: HalfOpenHeader, words: &[u64], closing: [u64; 2]) {
         let all = std::iter::once(&header.0).chain(words).chain(&closing);
         for (distance, word) in all.take(header.word_count()).enumerate() {
             let place = self.behind(at, distance);
             self.words[place] = *word;
+        }
+    }
+
+    /// Copies the record with this header from one place to another. A unit has no part beyond the end.
+    #[inline]
+    fn copy(&mut self, from: usize, to: usize, header: HalfOpenHeader) {
+        for distance in (0..header.word_count()).step_by(UNIT_WORD_COUNT) {
+            let (from, to) = (self.behind(from, distance), self.behind(to, distance));
+            self.words.copy_within(from..from + UNIT_WORD_COUNT, to);
         }
     }
 
@@ -410,10 +423,7 @@ impl MarkedRing {
             }
             let RingRecord { index, header } = record;
             if end != index {
-                for distance in 0..header.word_count() {
-                    let (from, to) = (self.ring.behind(index, distance), self.ring.behind(end, distance));
-                    self.ring.words[to] = self.ring.words[from];
-                }
+                self.ring.copy(index, end, header);
                 self.mark_at(end, header, mark);
                 let record = RingRecord { index: end, header };
                 moved(self.slot(record), self.place_of(record));

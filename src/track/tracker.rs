@@ -361,13 +361,12 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let hash = signal.hash();
-        let found = self.filter.find(hash, self.now);
         if self.refused.is_in_use()
-            && let ControlFlow::Break(event) = self.handle_refused(signal, parts, found)
+            && let ControlFlow::Break(event) = self.handle_refused(signal, parts)
         {
             return event;
         }
-        let Some((slot, entry)) = found else {
+        let Some((slot, entry)) = self.filter.find(hash, self.now) else {
             return self.handle_unknown(signal, parts);
         };
         let found = (slot, self.rings.with_tick(entry));
@@ -430,13 +429,9 @@ impl Tracker {
 
     /// Applies a signal to the connection if it was refused. Continues if that is not all that there is to do.
     #[cold]
-    fn handle_refused(
-        &mut self,
-        signal: &Signal,
-        parts: SignalParts,
-        found: Option<(FilterSlot, FilterEntry)>,
-    ) -> ControlFlow<Option<Event>> {
+    fn handle_refused(&mut self, signal: &Signal, parts: SignalParts) -> ControlFlow<Option<Event>> {
         let (key, hash, now) = (signal.key(), signal.hash(), self.now);
+        let found = self.filter.find(hash, now);
         let entry = found.map(|(_, entry)| entry);
         // What is tracked, or was lately, was removed.
         if entry.is_some_and(|entry| {
@@ -843,8 +838,9 @@ impl Tracker {
     #[inline]
     fn end(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, has_fin: [bool; 2], has_rst: [bool; 2]) {
         self.ended.put(signal.hash(), Ended::of(entry, has_fin, has_rst), self.now);
-        self.filter.take_seen(slot);
-        self.linger(slot, entry);
+        // The short ISN marks it as a connection that was known, even if the ISN was not.
+        let (tick, short_isn) = (FilterEntry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
+        self.filter.set_unseen(slot, &FilterEntry { state: ConnectionState::Closed, tick, short_isn, ..*entry });
     }
 
     /// Applies a packet whose sender has not ended, although it seemed so: the connection is open again, or the mark of
@@ -912,12 +908,6 @@ impl Tracker {
         self.filter.set(slot, &entry);
         self.filter.mark_seen(slot);
         Some(Event::Reopen(oriented(signal, entry.client), entry.payload()))
-    }
-
-    /// Leaves a closed entry behind. Its short ISN marks it as a connection that was known, even if the ISN was not.
-    fn linger(&mut self, slot: FilterSlot, entry: &FilterEntry) {
-        let (tick, short_isn) = (FilterEntry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
-        self.filter.set(slot, &FilterEntry { state: ConnectionState::Closed, tick, short_isn, ..*entry });
     }
 
     fn refuse(&mut self, slot: FilterSlot) {
@@ -1150,7 +1140,6 @@ impl Tracker {
     #[inline(never)]
     fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<FilterSlot>, entry: &FilterEntry) {
         if let Some(slot) = slot {
-            self.filter.take_seen(slot);
             self.end_half_open(slot);
         }
         let draft = RecordDraft::new(key, entry, self.now);
@@ -1162,7 +1151,7 @@ impl Tracker {
         let named = FilterEntry { tick: spot.place, ..*entry };
         let slot = match slot {
             Some(slot) => {
-                self.filter.set(slot, &named);
+                self.filter.set_unseen(slot, &named);
                 slot
             }
             None => match self.place(hash, &named) {

@@ -3,6 +3,7 @@
 use super::super::{ConnectionState, Filter, FilterConfig, FilterSlot, Placed, SLOT_COUNT};
 use super::*;
 use crate::flow::Side;
+use crate::state::{Decoder, Encoder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -231,14 +232,17 @@ fn what_is_worth_little_pushes_out_nothing_but_its_like() {
     }
 }
 
-#[test]
-fn what_was_seen_is_reported_once_and_moves_along() {
+/// Marks every third entry of a filter as seen, changes the filter, and fills it further so that some of them move.
+/// `take` then says once, for each of those, that it was seen.
+#[track_caller]
+fn check_seen_moves(change: fn(&mut Filter), take: fn(&mut Filter, FilterSlot) -> bool) {
     let (mut filter, map, _) = filled(64, 60, FINGERPRINT_BITS);
     let is_marked = |number: &u64| number.is_multiple_of(3);
     for number in map.keys().filter(|number| is_marked(number)) {
         let (slot, _) = filter.find(hash(*number), NOW).unwrap();
         filter.mark_seen(slot);
     }
+    change(&mut filter);
     // Those that come now make some of the others move.
     let mut reported = 0;
     let before: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
@@ -251,9 +255,28 @@ fn what_was_seen_is_reported_once_and_moves_along() {
     println!("{moved} of {} moved", map.len());
     assert!(moved > 5 && reported >= moved as u64);
     for (number, slot) in map.keys().zip(after) {
-        assert_eq!(filter.take_seen(slot), is_marked(number), "{number}");
-        assert!(!filter.take_seen(slot));
+        assert_eq!(take(&mut filter, slot), is_marked(number), "{number}");
+        assert!(!take(&mut filter, slot));
     }
+}
+
+#[test]
+fn what_was_seen_is_reported_once_and_moves_along() {
+    check_seen_moves(|_| (), Filter::take_seen);
+}
+
+#[test]
+fn what_was_seen_before_a_leap_of_time_moves_along() {
+    let leap = |filter: &mut Filter| assert!(filter.keep_seen());
+    check_seen_moves(leap, Filter::take_seen_before);
+    let leap_and_restart = |filter: &mut Filter| {
+        assert!(filter.keep_seen());
+        let mut encoder = Encoder::default();
+        filter.save(&mut encoder);
+        filter.forget_seen();
+        filter.restore(&mut Decoder::new(&encoder.into_bytes())).unwrap();
+    };
+    check_seen_moves(leap_and_restart, Filter::take_seen_before);
 }
 
 #[test]
