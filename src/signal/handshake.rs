@@ -372,16 +372,21 @@ fn same(tag: u64, other: u64) -> bool {
     (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT | NONE_CAME_BIT) == 0
 }
 
+/// Whether a tag waits for what follows an ISN.
+#[inline]
+fn has_isn(tag: u64) -> bool {
+    tag & ISN_MASK << ISN_SHIFT != 0
+}
+
 /// Whether a tag waits for the first packet of a client behind a SYN-ACK.
 #[inline]
 fn awaits_first(tag: u64) -> bool {
-    tag & NONE_CAME_BIT != 0 && tag & ISN_MASK << ISN_SHIFT != 0
+    tag & NONE_CAME_BIT != 0 && has_isn(tag)
 }
 
 /// Whether two tags of one connection and side wait for what follows different ISNs.
 #[inline]
 fn is_rival(tag: u64, other: u64) -> bool {
-    let has_isn = |tag: u64| tag & ISN_MASK << ISN_SHIFT != 0;
     has_isn(tag) && has_isn(other) && !has_same_isn(tag, other)
 }
 

@@ -617,9 +617,7 @@ impl Tracker {
                 self.counts.one_sided += u64::from(from_client);
                 // If the SYN was forged, this is the FIN of the connection before it, which may still be open.
                 self.ended.put_fin(signal.hash(), parts.sender);
-                self.refuse(slot);
-                // What comes late behind that FIN must not make a candidate of it.
-                self.leave_trace(signal.hash());
+                self.refuse(slot, &entry, self.config.candidate_count > 0);
                 return None;
             }
             (ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen, true) => {
@@ -697,7 +695,7 @@ impl Tracker {
             return event;
         } else {
             self.ended.put_rst(signal.hash(), parts.sender);
-            self.refuse(slot);
+            self.refuse(slot, &entry, false);
         }
         None
     }
@@ -910,11 +908,16 @@ impl Tracker {
         Some(Event::Reopen(oriented(signal, entry.client), entry.payload()))
     }
 
-    fn refuse(&mut self, slot: FilterSlot) {
+    /// Removes a half-open connection that was refused, or leaves a trace of it so that what comes late behind its end
+    /// makes no candidate of it. Otherwise nothing lingers: the SYN may be retransmitted with the same ISN.
+    fn refuse(&mut self, slot: FilterSlot, entry: &FilterEntry, leaves_trace: bool) {
         self.counts.refused += 1;
-        self.end_half_open(slot);
-        // Nothing lingers: the SYN may be retransmitted with the same ISN.
-        self.filter.remove(slot);
+        if leaves_trace {
+            self.turn_into_trace(slot, entry);
+        } else {
+            self.end_half_open(slot);
+            self.filter.remove(slot);
+        }
     }
 
     /// Whether this signal is a RST that refuses a connection: it answers a SYN after which nothing else was seen of
@@ -1520,7 +1523,7 @@ impl Tracker {
         }
     }
 
-    /// Turns a candidate into a trace.
+    /// Turns a candidate or a half-open connection into a trace.
     fn turn_into_trace(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         self.end_half_open(slot);
         let trace = FilterEntry {
@@ -1529,7 +1532,7 @@ impl Tracker {
             short_isn: ISN_UNKNOWN,
             ..*entry
         };
-        self.filter.set(slot, &trace);
+        self.filter.set_unseen(slot, &trace);
     }
 
     /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
@@ -1542,8 +1545,7 @@ impl Tracker {
         }
         if self.config.candidate_count > 0 {
             // The time is no longer that of a SYN.
-            self.filter.take_seen(slot);
-            self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..*entry });
+            self.filter.set_unseen(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..*entry });
         }
     }
 

@@ -709,6 +709,11 @@ fn a_server_that_repeats_its_syn_ack_for_two_minutes_answered_the_first_syn() {
     assert_open_since_the_beginning(&last(packets));
 }
 
+/// The host and port of this packet of a flood.
+fn flooder(number: u32) -> (u8, u16) {
+    (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16)
+}
+
 /// Lists at every second of slow handshakes and what they say later, beside a flood that the server answers, and the
 /// ports of the clients.
 fn beside_answered_flood(flood_count: u32, config: &Config) -> (Vec<Kept>, BTreeSet<u16>) {
@@ -727,8 +732,7 @@ fn beside_answered_flood(flood_count: u32, config: &Config) -> (Vec<Kept>, BTree
     // Before the real ones are complete.
     for number in 0..flood_count {
         let at = BEGIN_US + SECOND_US + i64::from(number);
-        let (host, port) = (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16);
-        packets.push((at, plain_frame((2, 443), (host, port), SYN | ACK, (1, numbers.next()))));
+        packets.push((at, plain_frame((2, 443), flooder(number), SYN | ACK, (1, numbers.next()))));
     }
     let config = Config { every: Some(Duration::from_secs(1)), ..config.clone() };
     (lists(in_order(packets), &config), real.iter().map(|one| one.port).collect())
@@ -769,9 +773,8 @@ fn a_syn_ack_forged_in_place_of_one_that_a_flood_pushed_out_hides_nothing() {
         let mut packets = handshake;
         packets.push((forged_us, forged.server(SYN | ACK, forged.server_isn)));
         for number in 0..100_000 {
-            let flooder = (3 + (number >> 14) as u8, 1_024 + (number & 0x3fff) as u16);
-            let at = BEGIN_US + 100_000 + number * 8;
-            packets.push((at, plain_frame(flooder, (2, 443), SYN, (numbers.next(), 0))));
+            let at = BEGIN_US + 100_000 + i64::from(number) * 8;
+            packets.push((at, plain_frame(flooder(number), (2, 443), SYN, (numbers.next(), 0))));
         }
         let config = Config { half_open_max: Some(16_384), ..Config::default() };
         let list = lists(in_order(packets), &config).pop().expect("there is a list at the end");
