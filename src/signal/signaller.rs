@@ -810,8 +810,8 @@ impl Signaller {
                 if self.cache.awaits_answer(quick_hash, sender, now_ns) {
                     self.stage.signals_mut()[at].set_awaited();
                 }
-                // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
-                self.cache.remove(quick_hash, sender);
+                // It may be forged, or of the connection before: what follows the number may come still.
+                self.cache.answer(quick_hash, sender, isn, now_ns, || false);
                 self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender));
                 true
             }

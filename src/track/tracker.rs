@@ -1258,11 +1258,7 @@ impl Tracker {
         {
             return self.reopen(signal, parts, Some(slot), ended);
         }
-        if entry.state.is_unseen()
-            && from_client
-            && entry.short_isn != FilterEntry::short_isn(parts.isn)
-            && self.judge(signal, parts, None) == Verdict::Contradicts
-        {
+        if self.is_refuted(signal, parts, &entry) {
             // A host that is asked by a forged SYN-ACK says where it is.
             return None;
         }
@@ -1328,6 +1324,16 @@ impl Tracker {
         self.judge(signal, parts, Some(entry)).answered()
     }
 
+    /// Whether a packet of the client follows neither the SYN-ACK of a handshake whose SYN was not seen, nor another:
+    /// the SYN-ACK was forged, or the packet is.
+    #[inline]
+    fn is_refuted(&self, signal: &Signal, parts: SignalParts, entry: &FilterEntry) -> bool {
+        entry.state.is_unseen()
+            && entry.client == parts.sender
+            && entry.short_isn != FilterEntry::short_isn(parts.isn)
+            && self.judge(signal, parts, None) == Verdict::Contradicts
+    }
+
     /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
     /// seen, of the connection with this entry: it had ended, or so it seemed, and both that and the SYN-ACK were
     /// forged. Its last packets may come late, so that of a connection which both sides have ended only what shows
@@ -1367,6 +1373,12 @@ impl Tracker {
             return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
         }
         if self.rivals.end_server(signal.hash(), (parts.sender.other(), parts.isn), &entry, self.now) {
+            return ControlFlow::Break(None);
+        }
+        if self.is_refuted(signal, parts, &entry) {
+            // If the connection before has not ended after all, this side has.
+            self.ended.put_fin(signal.hash(), parts.sender);
+            self.counts.unmatched_fins += 1;
             return ControlFlow::Break(None);
         }
         ControlFlow::Continue(())

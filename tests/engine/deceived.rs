@@ -709,6 +709,37 @@ fn a_server_that_repeats_its_syn_ack_for_two_minutes_answered_the_first_syn() {
     assert_open_since_the_beginning(&last(packets));
 }
 
+#[test]
+fn a_fin_that_does_not_follow_a_forged_syn_ack_opens_nothing() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        // It is older than the start and half closed, and its client seems to be another's server.
+        let connection = Connection::new(&mut numbers, 40_000);
+        let mut packets = connection.talk(BEGIN_US, 100);
+        packets.push((BEGIN_US + SECOND_US, connection.client_at(FIN | ACK, 100)));
+        let forged = plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), numbers.next()));
+        packets.push((BEGIN_US + 2 * SECOND_US, forged));
+        packets.push((BEGIN_US + 3 * SECOND_US, connection.server_at(FIN | ACK, 100)));
+        packets.push((BEGIN_US + 3 * SECOND_US + 1_000, connection.client_at(ACK, 101)));
+        let list = last(packets);
+        assert_eq!(established(&list), BTreeSet::new(), "seed {seed}: {:?}", list.rows);
+    }
+}
+
+#[test]
+fn a_fin_forged_before_the_answer_to_a_syn_ack_hides_nothing() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connection = Connection::new(&mut numbers, 40_000);
+        // Of its SYN nothing is known.
+        let mut packets = vec![(BEGIN_US, connection.server(SYN | ACK, connection.server_isn))];
+        packets.push((BEGIN_US + 1_000, connection.client(FIN | ACK, numbers.next())));
+        packets.push((BEGIN_US + 10_000, connection.client_at(ACK, 0)));
+        packets.extend(connection.talk(BEGIN_US + SECOND_US, 0));
+        assert_open_since_the_beginning(&last(packets));
+    }
+}
+
 /// The host and port of this packet of a flood.
 fn flooder(number: u32) -> (u8, u16) {
     (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16)

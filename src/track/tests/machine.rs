@@ -187,7 +187,7 @@ impl Machine {
 
     /// Whether a packet shows that the SYN-ACK with which its connection began was none of its server's.
     fn is_refuted(&self, packet: Packet, now: u64) -> bool {
-        let is_plain = matches!(packet.kind, SignalKind::Ack | SignalKind::Alive);
+        let may_refute = matches!(packet.kind, SignalKind::Ack | SignalKind::Alive | SignalKind::Fin);
         let is_other = self.known.get(&packet.connection).is_some_and(|known| {
             known.stage == Stage::Answered
                 && known.is_unseen
@@ -195,7 +195,7 @@ impl Machine {
                 && known.isn != packet.isn
         });
         let rivals = self.rivals_of(packet, now);
-        is_plain && is_other && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn)
+        may_refute && is_other && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn)
     }
 
     /// The start of the connection that a packet opens because it answers another handshake than the one under way.
@@ -380,6 +380,9 @@ impl Machine {
             return vec![event];
         }
         if self.is_refuted(packet, now) {
+            if packet.kind == SignalKind::Fin {
+                self.ended.entry(packet.connection).and_modify(|known| known.ended.push(packet.sender));
+            }
             return vec![];
         }
         self.keep_unseen(packet, now);
