@@ -754,6 +754,8 @@ impl Signaller {
         let lookup = self.stage.lookups()[at];
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
+        self.cache.advance(now_ns);
+        self.seen_syns.iter().for_each(|syns| syns.advance(now_ns));
         match kind {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
                 // What is late is no answer to the handshake of the next connection.

@@ -316,3 +316,49 @@ fn those_that_wait_wait_on() {
     assert!(HandshakeCache::new(8, 1).restore(&mut Decoder::new(&bytes)).is_err());
     assert!(other.restore(&mut Decoder::new(&bytes[..bytes.len() - 1])).is_err());
 }
+
+/// When the stamp of the first moment comes round.
+const ROUND_NS: i64 = 1 << (STAMP_BITS + STAMP_SHIFT);
+
+#[test]
+fn what_has_timed_out_does_not_complete_when_its_stamp_comes_round() {
+    let second_ns = 1_000_000_000;
+    // Steadily, and with gaps.
+    for step_ns in [second_ns, 10 * second_ns, 70 * second_ns, 2_000 * second_ns, ROUND_NS, 5 * ROUND_NS] {
+        let cache = HandshakeCache::new(NEAR_HANDSHAKE_COUNT + (1 << 14), TIMEOUT_NS);
+        let hashes = || (0..10_000).map(hash);
+        hashes().for_each(|hash| assert!(!cache.put(hash, Side::First, Some(ISN), 1_000)));
+        for hash in hashes().step_by(3) {
+            cache.move_to_far(hash, tag(hash, Side::First, short_isn(ISN), 1_000));
+        }
+        let mut now_ns = step_ns;
+        while now_ns < ROUND_NS + second_ns {
+            cache.advance(now_ns);
+            now_ns += step_ns;
+        }
+        cache.advance(now_ns);
+        for hash in hashes() {
+            assert!(!cache.awaits_answer(hash, Side::First, now_ns), "steps of {step_ns} ns");
+            assert_eq!(cache.take(hash, Side::First, ISN, now_ns), Some(Answer::Next), "steps of {step_ns} ns");
+        }
+        assert!(hashes().all(|hash| cache.take(hash, Side::First, ISN, now_ns).is_none()));
+        assert!(is_all_idle(&cache));
+    }
+}
+
+#[test]
+fn what_waits_is_not_timed_out_as_time_passes() {
+    let cache = HandshakeCache::new(1 << 14, TIMEOUT_NS);
+    let mut now_ns = 0;
+    for number in 0..2_000 {
+        now_ns += 2_500_000_000;
+        cache.advance(now_ns);
+        cache.put(hash(number), Side::First, Some(ISN), now_ns);
+        if let Some(before) = number.checked_sub(20) {
+            assert_eq!(cache.take(hash(before), Side::First, ISN, now_ns), Some(Answer::Completes), "{number}");
+        }
+    }
+    // Behind a gap that is shorter than the timeout, and beyond the time of this thread by what others may be ahead.
+    cache.advance(now_ns + CAPTURE_AHEAD_MAX_NS);
+    assert_eq!(cache.take(hash(1_999), Side::First, ISN, now_ns), Some(Answer::Completes));
+}
