@@ -740,6 +740,29 @@ fn a_fin_forged_before_the_answer_to_a_syn_ack_hides_nothing() {
     }
 }
 
+#[test]
+fn a_syn_ack_of_hours_ago_is_not_waited_for_again() {
+    for turn in 1..=5 {
+        let mut numbers = Numbers(turn);
+        // It is older than the start and half closed; and another that talks all the time.
+        let (connection, other) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_001));
+        let mut packets = other.handshake(BEGIN_US);
+        packets.push((BEGIN_US + SECOND_US, connection.client_at(FIN | ACK, 5_000_000)));
+        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        let forged_us = BEGIN_US + 600 * SECOND_US;
+        packets.push((forged_us, forged));
+        packets.push((forged_us + 1_000, connection.client_at(ACK, 5_000_001)));
+        // The time that the cache of handshakes can tell apart, so many times.
+        let end_us = forged_us + (turn as i64) * (1 << 42) / 1_000 + 15 * SECOND_US;
+        packets.extend((0..10).flat_map(|round| other.talk(end_us + i64::from(round) * 100_000, 1 + round)));
+        let (seq, ack) = (connection.server_isn.wrapping_add(9_000_000), connection.isn.wrapping_add(1 + 5_000_001));
+        let fin = plain_frame((2, 443), (1, connection.port), FIN | ACK, (seq, ack));
+        packets.push((end_us + 2 * SECOND_US, fin));
+        packets.push((end_us + 2 * SECOND_US + 1_000, connection.client_at(ACK, 5_000_001)));
+        assert_eq!(only_row(&last(packets)).client.port(), other.port, "turn {turn}");
+    }
+}
+
 /// The host and port of this packet of a flood.
 fn flooder(number: u32) -> (u8, u16) {
     (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16)
