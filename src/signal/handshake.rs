@@ -324,7 +324,8 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         found
     }
 
-    /// Makes the handshakes whose tags have timed out wait for any packet of their side, in one of [`PART_COUNT`] parts.
+    /// Makes the handshakes whose tags have timed out wait for any packet of their side, in one of [`PART_COUNT`]
+    /// parts.
     fn time_out(&self, part: u64, has_timed_out: impl Fn(u64) -> bool) {
         let start_of = |part: u64| (self.sets.len() as u64 * part / PART_COUNT) as usize;
         for slot in self.sets[start_of(part)..start_of(part + 1)].iter().flat_map(|set| &set.0) {
@@ -524,8 +525,8 @@ impl HandshakeCache {
         let gap = step.saturating_sub(last_step) << STEP_BITS;
         let now = tag(0, Side::First, 0, now_ns);
         if gap > self.timeout + AHEAD_MAX {
-            // All have timed out, whatever their stamps say. (One that another thread puts in meanwhile is opened by its
-            // next packet all the same, if its tracker knows it.)
+            // All have timed out, whatever their stamps say. (One that another thread puts in meanwhile is opened by
+            // its next packet all the same, if its tracker knows it.)
             (0..PART_COUNT).for_each(|part| self.time_out_part(part, |_| true));
         } else {
             let has_timed_out = |there: u64| age(there, now) > self.timeout;

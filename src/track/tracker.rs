@@ -1033,7 +1033,8 @@ impl Tracker {
             // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
             // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
             ConnectionState::SynSent
-                if entry.client == client && (self.config.answer_opens || self.filter.take_seen(slot)) =>
+                if entry.client == client
+                    && (self.config.answer_opens || entry.short_isn == short_isn && self.filter.is_seen(slot)) =>
             {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
             }
@@ -1042,6 +1043,12 @@ impl Tracker {
             {
                 self.filter.set_state(slot, ConnectionState::SynRecv);
                 self.rings.answer(self.filter.get(slot).tick);
+                None
+            }
+            // The client has answered another: this one may be forged.
+            ConnectionState::SynSent if entry.client == client && self.filter.is_seen(slot) => {
+                self.put_rival(signal, (client, parts.isn));
+                self.counts.repeats += 1;
                 None
             }
             ConnectionState::SynSent if entry.client == client => {
@@ -1223,6 +1230,8 @@ impl Tracker {
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
                 self.ack(signal, parts, (slot, entry))
             }
+            // It follows the handshake that was forged before the end in the few bits that the capture side knows.
+            ConnectionState::Closed if self.judge(signal, parts, None) == Verdict::Contradicts => None,
             ConnectionState::Closed => self.begin_anew(signal, parts, Some(slot)),
             state if state.is_established() && !state.is_one_way() => {
                 let closed = self.close(signal, &entry);

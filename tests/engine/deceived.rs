@@ -763,6 +763,41 @@ fn a_syn_ack_of_hours_ago_is_not_waited_for_again() {
     }
 }
 
+#[test]
+fn a_syn_ack_that_is_forged_behind_the_answer_completes_nothing() {
+    // Every packet is looked at.
+    let config = Config { idle_timeout: evicting().idle_timeout, ..Config::default() };
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connection = Connection::new(&mut numbers, 40_000);
+        // The server's answer comes late, or is not captured.
+        let mut packets = connection.handshake(BEGIN_US);
+        let (_, answer) = packets.remove(1);
+        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        packets.push((BEGIN_US + 30_000, forged));
+        let list = lists(packets.clone(), &config).pop().unwrap();
+        assert_eq!(established(&list), BTreeSet::new(), "seed {seed}");
+        packets.push((BEGIN_US + 40_000, answer));
+        assert_open_since_the_beginning(&lists(packets, &config).pop().unwrap());
+    }
+}
+
+#[test]
+fn a_syn_ack_forged_before_the_end_is_not_completed_behind_it() {
+    let mut numbers = Numbers(1);
+    // So many that the numbers of some agree in the bits that the handshake cache keeps.
+    let mut packets = Packets::new();
+    for (number, connection) in connections(&mut numbers, 3_000).into_iter().enumerate() {
+        let begin_us = BEGIN_US + number as i64 * 1_000;
+        packets.extend(connection.handshake(begin_us));
+        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        packets.push((begin_us + SECOND_US, forged));
+        packets.extend(connection.end(begin_us + 2 * SECOND_US, 0));
+        packets.push((begin_us + 2 * SECOND_US + 2_000, connection.client_at(ACK, 1)));
+    }
+    assert_eq!(last(in_order(packets)).rows, vec![]);
+}
+
 /// The host and port of this packet of a flood.
 fn flooder(number: u32) -> (u8, u16) {
     (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16)

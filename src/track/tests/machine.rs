@@ -136,8 +136,9 @@ impl Machine {
             (SignalKind::Syn | SignalKind::SynAck, Stage::SynSent) if known.client != client => (true, true),
             // What takes the place of a SYN.
             (SignalKind::Syn, Stage::SynSent) => (is_other, false),
+            // Its client has answered its own already.
             (SignalKind::SynAck, Stage::SynSent) => {
-                (is_other && !self.rules.answer_opens && !known.has_answered, false)
+                (is_other && !self.rules.answer_opens, is_other && !self.rules.answer_opens && known.has_answered)
             }
             (SignalKind::Syn, Stage::Answered) => (is_other, !known.is_unseen),
             (SignalKind::SynAck, Stage::Answered) if is_presumed(known, now, self.rules) => (false, false),
@@ -396,6 +397,10 @@ impl Machine {
             let is_own = (known.client, known.isn) == (packet.sender, packet.isn);
             !is_own && !matches!(known.stage, Stage::Closed | Stage::Candidate)
         });
+        let is_closed = before.as_ref().is_some_and(|known| known.stage == Stage::Closed && known.isn != packet.isn);
+        let rivals = self.rivals_of(packet, now);
+        // It only seems to follow the handshake that was forged before the end.
+        let follows_none = is_closed && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn);
         let is_former = is_other && self.is_former(packet, packet.sender, now);
         let (after, events) = match packet.kind {
             SignalKind::Ack | SignalKind::Alive | SignalKind::Fin | SignalKind::Rst if is_candidate => {
@@ -408,7 +413,7 @@ impl Machine {
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
             SignalKind::Completes if is_contested => after_data(before, packet, rules.one_way),
-            SignalKind::Completes if is_former => (before, vec![]),
+            SignalKind::Completes if is_former || follows_none => (before, vec![]),
             SignalKind::Completes => after_completes(before, packet, (now, self.start_of(packet, now)), rules),
             SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
                 let unmarked = before.map(|known| Known { ended: vec![], ..known });
