@@ -215,8 +215,8 @@ impl Checker {
         let shared = Arc::clone(&self.shared);
         let mut shared = shared.lock().unwrap();
         let header = list.header;
-        let (tap, last_unset_us) = (shared.main_tap, shared.last_unset_us);
-        let end_us = shared.clocks.true_us(tap, header.figures.end_ns / 1_000, last_unset_us);
+        let (tap, last_unset_us, now_us) = (shared.main_tap, shared.last_unset_us, shared.now_us);
+        let end_us = shared.clocks.true_us(tap, header.figures.end_ns / 1_000, last_unset_us, now_us);
         self.waiting.push(Waiting { end_us, is_last: header.is_last, header, rows: list.rows().collect() });
         self.check_waiting(&mut shared);
     }
