@@ -7,8 +7,8 @@
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: contradicts | same ISN: repeat; other: contradicts, or start over if its own SYN was not seen | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
-//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: open if its handshake came again; other: open |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; another than it has answered, or of the client: contradicts | same ISN: keep it longer; other: contradicts | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
+//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: open if its handshake came again; other: open, or - if it follows none of what contradicts |
 //! | other, of the client | open if it was awaited | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | of a client that was awaited: open, mark; of a server whose client is awaited: answered, mark; else: unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
@@ -44,9 +44,10 @@
 //! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
 //! connection goes on as it was. The same holds of a handshake that is under way, which may be forged itself: the
 //! first packet that follows a SYN or SYN-ACK says which of them was true. A SYN-ACK to a SYN that was not seen is
-//! forged if its client's first packet does not follow it. A connection goes on when its end was forged as well: an
-//! answered connection whose client's first packet has other numbers is the one that had ended. (Where only one side
-//! is seen, or only flags are, nothing can contradict a SYN-ACK, and the connection is closed at once.)
+//! forged if its client's first packet, which may be a FIN, does not follow it. A connection goes on when its end was
+//! forged as well: an answered connection whose client's first packet has other numbers is the one that had ended.
+//! (Where only one side is seen, or only flags are, nothing can contradict a SYN-ACK, and the connection is closed at
+//! once.)
 //!
 //! # Connections that are older than the start
 //!

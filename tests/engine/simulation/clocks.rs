@@ -32,6 +32,16 @@ pub(super) struct Clocks {
     random: Random,
 }
 
+/// The end of an interval.
+pub(super) struct IntervalEnd {
+    /// As the list says it.
+    pub(super) end_us: i64,
+    /// When the last packet came before the clock was set, once it has been.
+    pub(super) last_unset_us: Option<i64>,
+    /// The present, at which there is a list of it.
+    pub(super) now_us: i64,
+}
+
 impl Clocks {
     /// The clocks of a world in which about so many packets are captured.
     pub(super) fn new(world: &World, packets: u64) -> Self {
@@ -77,8 +87,8 @@ impl Clocks {
     }
 
     /// The true time at which an interval ended, by the clock of this tap: when a packet came that it showed as later.
-    /// It is known now.
-    pub(super) fn true_us(&mut self, tap: usize, end_us: i64, last_unset_us: Option<i64>, now_us: i64) -> i64 {
+    pub(super) fn true_us(&mut self, tap: usize, end: IntervalEnd) -> i64 {
+        let IntervalEnd { end_us, last_unset_us, now_us } = end;
         let shown_us = if tap == 1 { end_us - self.offset_us } else { end_us };
         if self.set_us > 0 && shown_us > self.set_at_us {
             return (shown_us - self.set_us).max(self.set_at_us);
@@ -86,8 +96,8 @@ impl Clocks {
         // No packet before the clock was set back has shown so much, or the last list ended later.
         let is_beyond = last_unset_us.is_some_and(|last_us| shown_us > last_us + JITTER_MAX_US);
         let is_back = std::mem::replace(&mut self.last_end_us, shown_us) > shown_us;
-        // While few packets have followed the clock that was set, intervals end by that before: by the clock since, this
-        // one would end only later than now.
+        // While few packets have followed the clock that was set, intervals end by that before: by the clock since,
+        // this one would end only later than now.
         let may_be_set = shown_us - self.set_us <= now_us + JITTER_MAX_US;
         self.is_past_set |= self.set_us < 0 && may_be_set && (is_beyond || is_back);
         if self.set_us < 0 && self.is_past_set {

@@ -1,6 +1,6 @@
 //! Lists held against the truth.
 
-use super::clocks::{BEGIN_US, Clocks};
+use super::clocks::{BEGIN_US, Clocks, IntervalEnd};
 use super::network::{Captured, Network, is_of_flood};
 use super::truth::{Shown, Truth};
 use super::wire::{End, Ends, Frame};
@@ -216,7 +216,8 @@ impl Checker {
         let mut shared = shared.lock().unwrap();
         let header = list.header;
         let (tap, last_unset_us, now_us) = (shared.main_tap, shared.last_unset_us, shared.now_us);
-        let end_us = shared.clocks.true_us(tap, header.figures.end_ns / 1_000, last_unset_us, now_us);
+        let end = IntervalEnd { end_us: header.figures.end_ns / 1_000, last_unset_us, now_us };
+        let end_us = shared.clocks.true_us(tap, end);
         self.waiting.push(Waiting { end_us, is_last: header.is_last, header, rows: list.rows().collect() });
         self.check_waiting(&mut shared);
     }
