@@ -62,6 +62,12 @@ impl Connection {
         self.client(flags, self.isn.wrapping_add(1 + sent))
     }
 
+    /// A SYN-ACK in the name of the server, to a SYN that the client has not sent.
+    fn forged_syn_ack(&self, numbers: &mut Numbers) -> Vec<u8> {
+        let forged = Connection::new(numbers, self.port);
+        forged.server(SYN | ACK, forged.server_isn)
+    }
+
     fn server_at(&self, flags: u8, sent: u32) -> Vec<u8> {
         self.server(flags, self.server_isn.wrapping_add(1 + sent))
     }
@@ -748,7 +754,7 @@ fn a_syn_ack_of_hours_ago_is_not_waited_for_again() {
         let (connection, other) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_001));
         let mut packets = other.handshake(BEGIN_US);
         packets.push((BEGIN_US + SECOND_US, connection.client_at(FIN | ACK, 5_000_000)));
-        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        let forged = connection.forged_syn_ack(&mut numbers);
         let forged_us = BEGIN_US + 600 * SECOND_US;
         packets.push((forged_us, forged));
         packets.push((forged_us + 1_000, connection.client_at(ACK, 5_000_001)));
@@ -773,7 +779,7 @@ fn a_syn_ack_that_is_forged_behind_the_answer_completes_nothing() {
         // The server's answer comes late, or is not captured.
         let mut packets = connection.handshake(BEGIN_US);
         let (_, answer) = packets.remove(1);
-        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        let forged = connection.forged_syn_ack(&mut numbers);
         packets.push((BEGIN_US + 30_000, forged));
         let list = lists(packets.clone(), &config).pop().unwrap();
         assert_eq!(established(&list), BTreeSet::new(), "seed {seed}");
@@ -790,7 +796,7 @@ fn a_syn_ack_forged_before_the_end_is_not_completed_behind_it() {
     for (number, connection) in connections(&mut numbers, 3_000).into_iter().enumerate() {
         let begin_us = BEGIN_US + number as i64 * 1_000;
         packets.extend(connection.handshake(begin_us));
-        let forged = plain_frame((2, 443), (1, connection.port), SYN | ACK, (numbers.next(), numbers.next()));
+        let forged = connection.forged_syn_ack(&mut numbers);
         packets.push((begin_us + SECOND_US, forged));
         packets.extend(connection.end(begin_us + 2 * SECOND_US, 0));
         packets.push((begin_us + 2 * SECOND_US + 2_000, connection.client_at(ACK, 1)));
@@ -856,11 +862,10 @@ fn a_syn_ack_forged_in_place_of_one_that_a_flood_pushed_out_hides_nothing() {
     for seed in SEEDS {
         let mut numbers = Numbers(seed);
         let connection = Connection::new(&mut numbers, 40_000);
-        let forged = Connection::new(&mut numbers, 40_000);
         let (mut handshake, forged_us) = (connection.handshake(BEGIN_US), BEGIN_US + 900_000);
         handshake[2].0 = BEGIN_US + SECOND_US;
         let mut packets = handshake;
-        packets.push((forged_us, forged.server(SYN | ACK, forged.server_isn)));
+        packets.push((forged_us, connection.forged_syn_ack(&mut numbers)));
         for number in 0..100_000 {
             let at = BEGIN_US + 100_000 + i64::from(number) * 8;
             packets.push((at, plain_frame(flooder(number), (2, 443), SYN, (numbers.next(), 0))));

@@ -195,8 +195,13 @@ impl Machine {
                 && known.client == packet.sender
                 && known.isn != packet.isn
         });
+        may_refute && is_other && self.follows_none(packet, now)
+    }
+
+    /// Whether there are handshakes that contradict the connection of a packet, and it follows none of them.
+    fn follows_none(&self, packet: Packet, now: u64) -> bool {
         let rivals = self.rivals_of(packet, now);
-        may_refute && is_other && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn)
+        !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn)
     }
 
     /// The start of the connection that a packet opens because it answers another handshake than the one under way.
@@ -398,9 +403,8 @@ impl Machine {
             !is_own && !matches!(known.stage, Stage::Closed | Stage::Candidate)
         });
         let is_closed = before.as_ref().is_some_and(|known| known.stage == Stage::Closed && known.isn != packet.isn);
-        let rivals = self.rivals_of(packet, now);
         // It only seems to follow the handshake that was forged before the end.
-        let follows_none = is_closed && !rivals.is_empty() && rivals.iter().all(|rival| rival.isn != packet.isn);
+        let only_seems_to = is_closed && self.follows_none(packet, now);
         let is_former = is_other && self.is_former(packet, packet.sender, now);
         let (after, events) = match packet.kind {
             SignalKind::Ack | SignalKind::Alive | SignalKind::Fin | SignalKind::Rst if is_candidate => {
@@ -413,7 +417,7 @@ impl Machine {
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
             SignalKind::Completes if is_contested => after_data(before, packet, rules.one_way),
-            SignalKind::Completes if is_former || follows_none => (before, vec![]),
+            SignalKind::Completes if is_former || only_seems_to => (before, vec![]),
             SignalKind::Completes => after_completes(before, packet, (now, self.start_of(packet, now)), rules),
             SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
                 let unmarked = before.map(|known| Known { ended: vec![], ..known });
