@@ -27,6 +27,7 @@ use crate::signal::{
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 /// How long each of several capture threads remembers the SYNs it read, in nanoseconds: a long round trip, and the
@@ -95,17 +96,29 @@ struct StagedLookup {
     numbers: Numbers,
 }
 
-/// A packet that is not skipped at once.
+/// A packet that is not skipped at once, all but the ends of its connection: what follows from them is worked out once
+/// for both families.
 #[derive(Clone, Copy)]
-struct Unskipped<H> {
-    header: H,
+struct Unskipped {
+    kind: SignalKind,
     quick_hash: u64,
     /// Whether no side of its connection has ended lately.
     is_quiet: bool,
     sender: Side,
     numbers: Numbers,
+    /// The client's initial sequence number, if the packet is one of its handshake.
+    isn: u32,
+    /// Whether it is known how much data the packet has.
+    has_size: bool,
     tick: u64,
     now_ns: i64,
+}
+
+/// A packet without a flag that goes into the stage.
+struct Chosen {
+    kind: SignalKind,
+    /// Whether it is handed on in any case.
+    is_chosen: bool,
 }
 
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
@@ -425,8 +438,8 @@ impl Signaller {
         out: impl FnMut(Signal),
     ) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
-        if !self.try_skip(header, quick_hash) {
-            self.push_unskipped(header, quick_hash, time(), out);
+        if !self.try_skip(header, quick_hash) && self.push_unskipped(header, quick_hash, time()) {
+            self.flush(out);
         }
     }
 
@@ -448,17 +461,23 @@ impl Signaller {
         if !self.cache.is_idle(quick_hash) {
             return !self.is_watchful
                 && !self.awaited.may_hold(quick_hash)
-                && self.is_behind_answer(header, quick_hash);
+                && self.is_header_behind_answer(header, quick_hash);
         }
         !self.is_watchful || self.try_skip_watched(quick_hash)
     }
 
-    /// Whether a packet without a flag comes behind one of its side in the stage, to which all handshakes in the cache
-    /// are given that wait for the side. True for most of which the connection is not idle.
+    /// As [`Self::is_behind_answer`], of the header of the packet.
     #[inline(never)]
-    fn is_behind_answer<H: PacketHeader>(&self, header: H, quick_hash: u64) -> bool {
-        let sender = H::Key::side_of_sender(header.ends());
-        self.answered.holds_before(quick_hash, sender, header.seq().wrapping_sub(1)) && self.ends.has_none(quick_hash)
+    fn is_header_behind_answer<H: PacketHeader>(&self, header: H, quick_hash: u64) -> bool {
+        self.is_behind_answer(quick_hash, H::Key::side_of_sender(header.ends()), header.seq().wrapping_sub(1))
+    }
+
+    /// Whether a packet without a flag, with this number before its own, comes behind one of its side in the stage, to
+    /// which all handshakes in the cache are given that wait for the side. True for most of which the connection is not
+    /// idle.
+    #[inline]
+    fn is_behind_answer(&self, quick_hash: u64, sender: Side, number: u32) -> bool {
+        self.answered.holds_before(quick_hash, sender, number) && self.ends.has_none(quick_hash)
     }
 
     /// The part of [`Self::try_skip`] that concerns seen SYNs, the watch and the sampler.
@@ -482,37 +501,50 @@ impl Signaller {
         self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
     }
 
-    /// Puts a packet that may be a signal into the stage.
+    /// Puts a packet that may be a signal into the stage, and returns whether that is full now.
     #[inline(never)]
-    fn push_unskipped<H: PacketHeader>(
-        &mut self,
-        header: H,
-        quick_hash: u64,
-        (tick, now_ns): (u64, i64),
-        out: impl FnMut(Signal),
-    ) {
-        let (sender, numbers) = (H::Key::side_of_sender(header.ends()), numbers_of(header));
-        // Read before it is known what the packet is, so that both waits are one.
-        let is_quiet = self.ends.is_quiet(quick_hash);
-        let packet = Unskipped { header, quick_hash, is_quiet, sender, numbers, tick, now_ns };
-        match SignalKind::of_flags(header.flags()) {
-            SignalKind::Syn => self.push_syn(packet),
-            SignalKind::SynAck => self.push_syn_ack(packet),
-            SignalKind::Fin => self.push_fin(packet),
-            SignalKind::Rst => self.push_rst(packet),
-            // Flags make no other.
-            SignalKind::Ack | SignalKind::Completes | SignalKind::Alive | SignalKind::Known => self.push_ack(packet),
+    fn push_unskipped<H: PacketHeader>(&mut self, header: H, quick_hash: u64, (tick, now_ns): (u64, i64)) -> bool {
+        let kind = SignalKind::of_flags(header.flags());
+        let packet = Unskipped {
+            kind,
+            quick_hash,
+            // Read before it is known what the packet is, so that both waits are one.
+            is_quiet: self.ends.is_quiet(quick_hash),
+            sender: H::Key::side_of_sender(header.ends()),
+            numbers: numbers_of(header),
+            isn: isn_of(header, kind),
+            has_size: header.payload_size().is_some(),
+            tick,
+            now_ns,
+        };
+        if kind != SignalKind::Ack {
+            let has_data = kind == SignalKind::Syn && packet.numbers.sent != packet.isn;
+            let place = self.stage(header, &packet, kind, has_data);
+            self.take_flagged(&packet, place);
+        } else if let Some(Chosen { kind, is_chosen }) = self.take_unflagged(&packet) {
+            let place = self.stage(header, &packet, kind, false);
+            self.stage.to_look_up |= place;
+            self.stage.chosen |= if is_chosen { place } else { 0 };
         }
-        if self.stage.is_full() {
-            self.flush(out);
+        self.stage.is_full()
+    }
+
+    /// Notes what a packet with a flag, which is at this place of the stage, says of its connection.
+    #[inline(never)]
+    fn take_flagged(&mut self, packet: &Unskipped, place: u64) {
+        match packet.kind {
+            SignalKind::Syn => self.take_syn(packet, place),
+            SignalKind::SynAck => self.take_syn_ack(packet, place),
+            SignalKind::Fin => self.take_fin(packet, place),
+            SignalKind::Rst => self.take_rst(packet, place),
+            // Flags make no other.
+            SignalKind::Ack | SignalKind::Completes | SignalKind::Alive | SignalKind::Known => {}
         }
     }
 
     #[inline(always)]
-    fn push_syn<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
-        let isn = header.seq();
-        let place = self.stage(packet, SignalKind::Syn, isn, numbers.sent != isn);
+    fn take_syn(&mut self, packet: &Unskipped, place: u64) {
+        let &Unskipped { quick_hash, is_quiet, sender, isn, now_ns, .. } = packet;
         if !is_quiet {
             self.begin_behind_ends(quick_hash, sender, isn.wrapping_add(1), now_ns);
         }
@@ -525,11 +557,10 @@ impl Signaller {
     }
 
     #[inline(always)]
-    fn push_syn_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
+    fn take_syn_ack(&mut self, packet: &Unskipped, place: u64) {
+        let &Unskipped { quick_hash, is_quiet, sender, numbers, isn, now_ns, .. } = packet;
         self.cache.prefetch_set(quick_hash);
-        let isn = header.ack().wrapping_sub(1);
-        self.stage.to_look_up |= self.stage(packet, SignalKind::SynAck, isn, false);
+        self.stage.to_look_up |= place;
         self.await_staged(quick_hash, sender.other(), Some(isn));
         if !is_quiet {
             self.follow_ends(quick_hash, sender, numbers, now_ns);
@@ -540,49 +571,47 @@ impl Signaller {
     }
 
     #[inline(always)]
-    fn push_fin<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, .. } = packet;
-        let place = self.stage(packet, SignalKind::Fin, header.seq().wrapping_sub(1), false);
+    fn take_fin(&mut self, packet: &Unskipped, place: u64) {
+        let quick_hash = packet.quick_hash;
         if self.may_be_awaited(quick_hash) {
             self.cache.prefetch_set(quick_hash);
             self.stage.to_look_up |= place;
         }
         // Where it was not seen how much data it has, nothing can be said of what comes behind it.
-        if header.payload_size().is_some() {
+        if packet.has_size {
             self.ends.announce(quick_hash);
             self.stage.ends |= place;
         }
     }
 
     #[inline(always)]
-    fn push_rst<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let place = self.stage(packet, SignalKind::Rst, 0, false);
+    fn take_rst(&mut self, packet: &Unskipped, place: u64) {
         self.stage.to_look_up |= place;
         self.ends.announce(packet.quick_hash);
         self.stage.ends |= place;
     }
 
-    #[inline(always)]
-    fn push_ack<H: PacketHeader>(&mut self, packet: Unskipped<H>) {
-        let Unskipped { header, quick_hash, is_quiet, sender, numbers, now_ns, .. } = packet;
+    /// Whether a packet without a flag goes into the stage, and as what.
+    #[inline(never)]
+    fn take_unflagged(&mut self, packet: &Unskipped) -> Option<Chosen> {
+        let &Unskipped { quick_hash, is_quiet, sender, numbers, isn, now_ns, .. } = packet;
         let shown = if is_quiet { BehindEnd::Nothing } else { self.shown_by(quick_hash, sender, numbers, now_ns) };
         // Another may have seemed to be the answer with which the next connection begins.
         let mut is_chosen = shown != BehindEnd::Nothing;
         if self.is_watchful {
             is_chosen |= self.take_watched(quick_hash) || self.may_be_lost(quick_hash);
         }
-        let isn = header.seq().wrapping_sub(1);
         let may_be_staged = self.awaited.may_hold(quick_hash);
-        let is_answer = may_be_staged && self.take_staged(packet, isn);
+        let is_answer = may_be_staged && self.take_staged(packet);
         if !is_answer && !self.may_be_awaited(quick_hash) {
             is_chosen |= self.draw_sample(now_ns);
             if !is_chosen {
-                return;
+                return None;
             }
         } else if is_quiet && !self.is_watchful {
             // Of a connection without one in the stage it was known before this was called.
-            if may_be_staged && !is_answer && self.is_behind_answer(header, quick_hash) {
-                return;
+            if may_be_staged && !is_answer && self.is_behind_answer(quick_hash, sender, isn) {
+                return None;
             }
             self.ends.prefetch(quick_hash);
             self.answered.put(quick_hash, sender, isn);
@@ -590,17 +619,13 @@ impl Signaller {
         self.cache.prefetch_set(quick_hash);
         self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
         let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { SignalKind::Ack };
-        let place = self.stage(packet, kind, isn, false);
-        self.stage.to_look_up |= place;
-        if is_chosen {
-            self.stage.chosen |= place;
-        }
+        Some(Chosen { kind, is_chosen })
     }
 
     /// Puts the signal of a packet into the stage, and returns its place, as a set.
     #[inline(always)]
-    fn stage<H: PacketHeader>(&mut self, packet: Unskipped<H>, kind: SignalKind, isn: u32, has_data: bool) -> u64 {
-        let Unskipped { header, quick_hash, sender, numbers, tick, now_ns, .. } = packet;
+    fn stage<H: PacketHeader>(&mut self, header: H, packet: &Unskipped, kind: SignalKind, has_data: bool) -> u64 {
+        let &Unskipped { quick_hash, sender, numbers, isn, tick, now_ns, .. } = packet;
         let key = H::Key::canonical_of(header.ends(), sender, self.vlan_in_key(header));
         let signal = Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind, sender, isn });
         let signal = signal.at(Moment::of(now_ns)).with_data(has_data).from_origin(self.origin);
@@ -692,8 +717,8 @@ impl Signaller {
     /// is late is no answer: the handshake waits on. Behind another that does not follow its ISN it waits for one more,
     /// as in the cache.
     #[inline(always)]
-    fn take_staged<H>(&mut self, packet: Unskipped<H>, isn: u32) -> bool {
-        let Unskipped { quick_hash, sender, numbers, now_ns, .. } = packet;
+    fn take_staged(&mut self, packet: &Unskipped) -> bool {
+        let &Unskipped { quick_hash, sender, numbers, isn, now_ns, .. } = packet;
         let (count, awaited_isn) = self.awaited.take(quick_hash, sender);
         if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) {
             let kept_isn = awaited_isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
@@ -872,6 +897,15 @@ impl Signaller {
         self.cache.restore(decoder)?;
         self.ends.restore(decoder)
     }
+}
+
+/// The client's initial sequence number in a packet of this kind, if the packet is one of its handshake. A RST is none.
+#[inline(always)]
+fn isn_of(header: impl PacketHeader, kind: SignalKind) -> u32 {
+    // A select instead of a branch: which kind comes next is unpredictable.
+    let number = select_unpredictable(kind == SignalKind::SynAck, header.ack(), header.seq());
+    let isn = number.wrapping_sub(u32::from(kind != SignalKind::Syn));
+    select_unpredictable(kind == SignalKind::Rst, 0, isn)
 }
 
 /// How far the sender of a packet has come with it: the number behind its data, and what it acknowledges.
