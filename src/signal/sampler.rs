@@ -26,47 +26,50 @@ pub(super) struct Sampler {
     wait_ns: i64,
     /// Until when packets are drawn because handshakes were lost.
     until_ns: Option<i64>,
-    /// The length of the present run, how many of its packets have passed, and which of them is drawn.
-    run: u32,
-    passed: u32,
-    taken: u32,
+    /// How many packets pass before the next that is drawn, and how many of its run come behind that.
+    before_drawn: u32,
+    behind_drawn: u32,
     /// Determines the positions from run to run, always in the same way.
     state: u64,
 }
 
 impl Sampler {
     pub(super) fn new(pickup: u32, wait_ns: i64) -> Self {
-        Sampler { pickup, wait_ns, until_ns: None, run: 0, passed: 0, taken: 0, state: 0 }
+        let mut sampler = Sampler { pickup, wait_ns, until_ns: None, before_drawn: 0, behind_drawn: 0, state: 0 };
+        sampler.begin();
+        sampler
     }
 
     /// Writes the sampler into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.option(self.until_ns, Encoder::i64);
-        [self.run, self.passed, self.taken].into_iter().for_each(|count| encoder.u32(count));
+        [self.before_drawn, self.behind_drawn].into_iter().for_each(|count| encoder.u32(count));
         encoder.u64(self.state);
     }
 
     /// Continues from a saved state of the same configuration.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.until_ns = decoder.option(Decoder::i64)?;
-        (self.run, self.passed, self.taken) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
+        (self.before_drawn, self.behind_drawn) = (decoder.u32()?, decoder.u32()?);
         self.state = decoder.u64()?;
-        decoder.expect(self.passed <= self.run, "more samples than there are")
+        let run_max = self.pickup.max(RECOVERY_INTERVAL_PACKETS);
+        let is_of_run = self.behind_drawn < run_max && self.before_drawn / 2 < run_max;
+        decoder.expect(is_of_run, "a sample that is drawn too late")
     }
 
-    /// Draws one in so many packets from the next run on.
+    /// Draws one in so many packets from now on.
     pub(super) fn set_pickup(&mut self, pickup: u32) {
         self.pickup = pickup;
+        self.begin();
     }
 
     /// Starts sampling because a handshake was lost now.
     pub(super) fn lost(&mut self, now_ns: i64) {
-        if self.until_ns.is_none() {
-            // A long run is cut short in favour of a short one, but only once: a flood must not start new runs for
-            // ever.
-            self.passed = self.run;
+        let was_recovering = self.until_ns.replace(now_ns.saturating_add(self.wait_ns)).is_some();
+        // A long run is cut short in favour of a short one, but only once: a flood must not start new runs for ever.
+        if !was_recovering {
+            self.begin();
         }
-        self.until_ns = Some(now_ns.saturating_add(self.wait_ns));
     }
 
     /// Whether a handshake was lost that may still be completed, as far as the last packets have shown.
@@ -85,50 +88,59 @@ impl Sampler {
     /// [`Self::draw`].
     #[inline]
     pub(super) fn try_skip(&mut self) -> bool {
-        if self.is_idle() {
-            return true;
+        if self.before_drawn == 0 || self.until_ns.is_some() {
+            return self.is_idle();
         }
-        let is_within_run = self.until_ns.is_none() && self.passed < self.run && self.passed + 1 != self.taken;
-        self.passed += u32::from(is_within_run);
-        is_within_run
+        self.before_drawn -= 1;
+        true
     }
 
     /// Counts the next packet, and returns whether it is drawn.
     #[inline]
     pub(super) fn draw(&mut self, now_ns: i64) -> bool {
-        if self.passed == self.run {
-            self.begin(now_ns);
-            if self.run == 0 {
-                return false;
-            }
-        } else if self.until_ns.is_some() && !self.continue_recovery(now_ns) && self.pickup == 0 {
-            self.run = self.passed;
+        if self.until_ns.is_some() {
+            self.continue_recovery(now_ns);
+        }
+        if self.before_drawn > 0 {
+            self.before_drawn -= 1;
             return false;
         }
-        self.passed += 1;
-        self.passed == self.taken
+        let is_drawn = !self.is_idle();
+        if is_drawn {
+            self.follow();
+        }
+        is_drawn
     }
 
-    /// Updates until when packets are drawn for lost handshakes, and returns whether they still are.
-    fn continue_recovery(&mut self, now_ns: i64) -> bool {
-        let Some(until_ns) = self.until_ns else { return false };
+    /// Updates until when packets are drawn for lost handshakes. When no more are, a run of the length begins that was
+    /// before.
+    fn continue_recovery(&mut self, now_ns: i64) {
+        let Some(until_ns) = self.until_ns else { return };
         // The clock may have stepped back by years, which must not make the sampling last as long.
         self.until_ns = (now_ns <= until_ns).then(|| until_ns.min(now_ns.saturating_add(self.wait_ns)));
-        self.until_ns.is_some()
+        if self.until_ns.is_none() {
+            self.begin();
+        }
     }
 
     /// Starts another run, one packet of which is drawn.
-    fn begin(&mut self, now_ns: i64) {
-        let is_recovering = self.continue_recovery(now_ns);
-        self.run = match (self.pickup, is_recovering) {
+    fn begin(&mut self) {
+        self.behind_drawn = 0;
+        self.follow();
+    }
+
+    /// Adds another run behind the present one, the last packet of which that was drawn has just passed.
+    fn follow(&mut self) {
+        let run = match (self.pickup, self.until_ns.is_some()) {
             (pickup, false) => pickup,
             (0, true) => RECOVERY_INTERVAL_PACKETS,
             (pickup, true) => pickup.min(RECOVERY_INTERVAL_PACKETS),
         };
-        self.passed = 0;
         // A Weyl sequence: it fills the range evenly, and neighbours in it are far apart.
         self.state = self.state.wrapping_add(GOLDEN_64);
-        self.taken = 1 + place_of((self.state >> u32::BITS) as u32, self.run as usize) as u32;
+        let before = place_of((self.state >> u32::BITS) as u32, run as usize) as u32;
+        self.before_drawn = self.behind_drawn.saturating_add(before);
+        self.behind_drawn = run.saturating_sub(before + 1);
     }
 }
 
@@ -151,6 +163,41 @@ mod tests {
             assert!((30..=70).contains(&even), "{even} of 100 are even, of one in {pickup}");
         }
         assert!(taken(&mut Sampler::new(0, WAIT_NS), 1_000, 0).is_empty());
+    }
+
+    #[test]
+    fn what_is_skipped_would_not_have_been_drawn() {
+        for pickup in [0, 1, 2, 16] {
+            let (mut skipping, mut drawing) = (Sampler::new(pickup, WAIT_NS), Sampler::new(pickup, WAIT_NS));
+            let mut skipped_count = 0;
+            for at in 0..1_000 {
+                if at == 500 {
+                    skipping.lost(0);
+                    drawing.lost(0);
+                }
+                // Behind the first half a handshake was lost, for so long as this.
+                let now_ns = if at < 700 { 0 } else { WAIT_NS + 1 };
+                let is_skipped = skipping.try_skip();
+                skipped_count += u32::from(is_skipped);
+                assert_eq!(!is_skipped && skipping.draw(now_ns), drawing.draw(now_ns), "{pickup}: {at}");
+            }
+            let expected = 800 - 800_u32.checked_div(pickup).unwrap_or(0);
+            assert!(skipped_count.abs_diff(expected) < 4, "{skipped_count} of {expected} with {pickup}");
+        }
+    }
+
+    #[test]
+    fn what_is_saved_goes_on_and_a_run_that_is_too_long_is_refused() {
+        let mut sampler = Sampler::new(16, WAIT_NS);
+        taken(&mut sampler, 105, 0);
+        let mut encoder = Encoder::default();
+        sampler.save(&mut encoder);
+        let mut other = Sampler::new(16, WAIT_NS);
+        other.restore(&mut Decoder::new(&encoder.into_bytes())).unwrap();
+        assert_eq!(taken(&mut other, 1_000, 0), taken(&mut sampler, 1_000, 0));
+        let mut encoder = Encoder::default();
+        Sampler { before_drawn: 1_000_000, ..sampler }.save(&mut encoder);
+        assert!(other.restore(&mut Decoder::new(&encoder.into_bytes())).is_err());
     }
 
     #[test]

@@ -438,7 +438,9 @@ impl Signaller {
         out: impl FnMut(Signal),
     ) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
-        if !self.try_skip(header, quick_hash) && self.push_unskipped(header, quick_hash, time()) {
+        // For most packets one of two reads says that they are skipped; this is the first of both.
+        let is_quiet = self.ends.is_quiet(quick_hash);
+        if !self.try_skip(header, quick_hash, is_quiet) && self.push_unskipped(header, quick_hash, is_quiet, time()) {
             self.flush(out);
         }
     }
@@ -452,10 +454,8 @@ impl Signaller {
     /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
     /// handshake and no watch waits for and that the sampler does not draw.
     #[inline(always)]
-    fn try_skip<H: PacketHeader>(&mut self, header: H, quick_hash: u64) -> bool {
-        if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0
-            || !self.ends.is_quiet(quick_hash)
-        {
+    fn try_skip<H: PacketHeader>(&mut self, header: H, quick_hash: u64, is_quiet: bool) -> bool {
+        if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0 || !is_quiet {
             return false;
         }
         if !self.cache.is_idle(quick_hash) {
@@ -485,7 +485,6 @@ impl Signaller {
     fn try_skip_watched(&mut self, quick_hash: u64) -> bool {
         !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick_hash))
             && !self.may_have_seen_syn(quick_hash)
-            && !self.may_be_lost(quick_hash)
             && self.sampler.try_skip()
     }
 
@@ -503,13 +502,18 @@ impl Signaller {
 
     /// Puts a packet that may be a signal into the stage, and returns whether that is full now.
     #[inline(never)]
-    fn push_unskipped<H: PacketHeader>(&mut self, header: H, quick_hash: u64, (tick, now_ns): (u64, i64)) -> bool {
+    fn push_unskipped<H: PacketHeader>(
+        &mut self,
+        header: H,
+        quick_hash: u64,
+        is_quiet: bool,
+        (tick, now_ns): (u64, i64),
+    ) -> bool {
         let kind = SignalKind::of_flags(header.flags());
         let packet = Unskipped {
             kind,
             quick_hash,
-            // Read before it is known what the packet is, so that both waits are one.
-            is_quiet: self.ends.is_quiet(quick_hash),
+            is_quiet,
             sender: H::Key::side_of_sender(header.ends()),
             numbers: numbers_of(header),
             isn: isn_of(header, kind),
