@@ -7,9 +7,9 @@
 //!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage
 //!    are in no cache yet; [`StagedHandshakes`] has them. Of a side whose first packet without a flag is in the stage
 //!    the next are skipped again ([`StagedAnswers`]).
-//! 2. When the stage is full, or an end in it has to be known, each signal in it is looked up in the
-//!    [`HandshakeCache`], which all capture threads share and which knows the handshakes that wait for the client's
-//!    answer to a SYN-ACK.
+//! 2. When the stage is full, or an end in it has to be known, each signal in it for which a handshake may wait is
+//!    looked up in the [`HandshakeCache`], which all capture threads share and which knows the handshakes that wait for
+//!    the client's answer to a SYN-ACK.
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
 //!    thread may read the SYN-ACK only after this one has read its answer.
 //!
@@ -115,10 +115,12 @@ struct Unskipped {
 }
 
 /// A packet without a flag that goes into the stage.
-struct Chosen {
+struct Unflagged {
     kind: SignalKind,
     /// Whether it is handed on in any case.
     is_chosen: bool,
+    /// Whether a handshake may wait for it.
+    is_looked_up: bool,
 }
 
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
@@ -438,7 +440,7 @@ impl Signaller {
         out: impl FnMut(Signal),
     ) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
-        // For most packets one of two reads says that they are skipped; this is the first of both.
+        // Packets with a flag need it too.
         let is_quiet = self.ends.is_quiet(quick_hash);
         if !self.try_skip(header, quick_hash, is_quiet) && self.push_unskipped(header, quick_hash, is_quiet, time()) {
             self.flush(out);
@@ -458,12 +460,9 @@ impl Signaller {
         if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0 || !is_quiet {
             return false;
         }
-        if !self.cache.is_idle(quick_hash) {
-            return !self.is_watchful
-                && !self.awaited.may_hold(quick_hash)
-                && self.is_header_behind_answer(header, quick_hash);
-        }
-        !self.is_watchful || self.try_skip_watched(quick_hash)
+        let is_idle = self.cache.is_idle(quick_hash)
+            || !self.awaited.may_hold(quick_hash) && self.is_header_behind_answer(header, quick_hash);
+        is_idle && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
 
     /// As [`Self::is_behind_answer`], of the header of the packet.
@@ -477,7 +476,9 @@ impl Signaller {
     /// idle.
     #[inline]
     fn is_behind_answer(&self, quick_hash: u64, sender: Side, number: u32) -> bool {
-        self.answered.holds_before(quick_hash, sender, number) && self.ends.has_none(quick_hash)
+        self.seen_syns.is_none()
+            && self.answered.holds_before(quick_hash, sender, number)
+            && self.ends.has_none(quick_hash)
     }
 
     /// The part of [`Self::try_skip`] that concerns seen SYNs, the watch and the sampler.
@@ -525,9 +526,9 @@ impl Signaller {
             let has_data = kind == SignalKind::Syn && packet.numbers.sent != packet.isn;
             let place = self.stage(header, &packet, kind, has_data);
             self.take_flagged(&packet, place);
-        } else if let Some(Chosen { kind, is_chosen }) = self.take_unflagged(&packet) {
+        } else if let Some(Unflagged { kind, is_chosen, is_looked_up }) = self.take_unflagged(&packet) {
             let place = self.stage(header, &packet, kind, false);
-            self.stage.to_look_up |= place;
+            self.stage.to_look_up |= if is_looked_up { place } else { 0 };
             self.stage.chosen |= if is_chosen { place } else { 0 };
         }
         self.stage.is_full()
@@ -597,7 +598,7 @@ impl Signaller {
 
     /// Whether a packet without a flag goes into the stage, and as what.
     #[inline(never)]
-    fn take_unflagged(&mut self, packet: &Unskipped) -> Option<Chosen> {
+    fn take_unflagged(&mut self, packet: &Unskipped) -> Option<Unflagged> {
         let &Unskipped { quick_hash, is_quiet, sender, numbers, isn, now_ns, .. } = packet;
         let shown = if is_quiet { BehindEnd::Nothing } else { self.shown_by(quick_hash, sender, numbers, now_ns) };
         // Another may have seemed to be the answer with which the next connection begins.
@@ -607,23 +608,23 @@ impl Signaller {
         }
         let may_be_staged = self.awaited.may_hold(quick_hash);
         let is_answer = may_be_staged && self.take_staged(packet);
-        if !is_answer && !self.may_be_awaited(quick_hash) {
+        let is_looked_up = is_answer
+            || self.may_be_awaited(quick_hash) && !(is_quiet && self.is_behind_answer(quick_hash, sender, isn));
+        if is_looked_up {
+            self.cache.prefetch_set(quick_hash);
+            self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
+            if is_quiet {
+                self.ends.prefetch(quick_hash);
+                self.answered.put(quick_hash, sender, isn);
+            }
+        } else {
             is_chosen |= self.draw_sample(now_ns);
             if !is_chosen {
                 return None;
             }
-        } else if is_quiet && !self.is_watchful {
-            // Of a connection without one in the stage it was known before this was called.
-            if may_be_staged && !is_answer && self.is_behind_answer(quick_hash, sender, isn) {
-                return None;
-            }
-            self.ends.prefetch(quick_hash);
-            self.answered.put(quick_hash, sender, isn);
         }
-        self.cache.prefetch_set(quick_hash);
-        self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
         let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { SignalKind::Ack };
-        Some(Chosen { kind, is_chosen })
+        Some(Unflagged { kind, is_chosen, is_looked_up })
     }
 
     /// Puts the signal of a packet into the stage, and returns its place, as a set.
@@ -648,14 +649,17 @@ impl Signaller {
         }
     }
 
-    /// Records the ends in the stage, and looks its signals up, in order: what came before an end is not late behind
-    /// it.
+    /// Looks the signals in the stage up, in order, and then records its ends: what came before an end is not late
+    /// behind it, and what comes behind one is staged only after this.
     #[inline(never)]
     fn settle(&mut self) {
         let (ends, to_look_up) = self.stage.take_unsettled();
-        for at in ones::<STAGE_COUNT>(to_look_up | ends) {
-            let is_in = |set: u64| set >> at & 1 != 0;
-            let is_kept = self.resolve(at, is_in(ends), is_in(to_look_up));
+        for at in ones::<STAGE_COUNT>(to_look_up & !ends) {
+            let is_kept = self.look_up(at);
+            self.stage.dropped |= u64::from(!is_kept) << at;
+        }
+        for at in ones::<STAGE_COUNT>(ends) {
+            let is_kept = self.record_end(at, to_look_up >> at & 1 != 0);
             self.stage.dropped |= u64::from(!is_kept) << at;
         }
     }
@@ -776,15 +780,14 @@ impl Signaller {
         self.is_watchful = self.has_to_watch();
     }
 
-    /// Decides for the packet at this place of the stage whether it is handed on, as it is in any case if it was
-    /// chosen, and as which kind. If it is the end of a side, that is recorded first.
+    /// Decides for the packet at this place of the stage, which ends no side, whether it is handed on, as it is in any
+    /// case if it was chosen, and as which kind.
     #[inline(always)]
-    fn resolve(&mut self, at: usize, is_end: bool, is_looked_up: bool) -> bool {
+    fn look_up(&mut self, at: usize) -> bool {
         let lookup = self.stage.lookups()[at];
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
-        self.cache.advance(now_ns);
-        self.seen_syns.iter().for_each(|syns| syns.advance(now_ns));
+        self.advance(now_ns);
         match kind {
             SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
                 // What is late is no answer to the handshake of the next connection.
@@ -792,15 +795,13 @@ impl Signaller {
                 let answer = self.cache.answer(quick_hash, sender, isn, now_ns, is_late);
                 let answer_syn = |syns: &HandshakeCache| syns.answer(quick_hash, sender, isn, now_ns, is_late);
                 let seen_syn = self.seen_syns.as_deref().and_then(answer_syn);
-                match answer {
-                    Some(Answer::Completes) => self.stage.signals_mut()[at].set_kind(SignalKind::Completes),
-                    Some(Answer::First) => self.stage.signals_mut()[at].set_awaited(),
-                    Some(Answer::Next) | None => {}
+                if answer == Some(Answer::Completes) {
+                    self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
+                } else if answer == Some(Answer::First) {
+                    self.stage.signals_mut()[at].set_awaited();
                 }
-                self.stage.is_chosen(at) || answer.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
+                answer.is_some() || self.stage.is_chosen(at) || seen_syn.is_some() || self.draw_sample(now_ns)
             }
-            // No segment makes one.
-            SignalKind::Known => true,
             SignalKind::SynAck => {
                 if !self.config.answer_opens {
                     self.await_answer(lookup, sender.other(), Some(isn));
@@ -817,36 +818,67 @@ impl Signaller {
                 self.remember_syn(lookup, sender, isn);
                 true
             }
-            SignalKind::Rst => {
-                if is_end && !self.record_rst(lookup, sender) {
-                    return false;
-                }
-                // No later packet completes the handshake.
-                self.cache.give_up(quick_hash);
-                self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash));
-                true
-            }
             SignalKind::Fin => {
-                if is_end {
-                    self.record_fin(lookup, sender);
-                }
-                if !is_looked_up {
-                    return true;
-                }
-                // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or
-                // shortly before it, where data of the client was not captured.
-                if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
-                    self.stage.signals_mut()[at].set_before_answer(numbers.acked.wrapping_sub(1));
-                }
-                if self.cache.awaits_answer(quick_hash, sender, now_ns) {
-                    self.stage.signals_mut()[at].set_awaited();
-                }
-                // It may be forged, or of the connection before: what follows the number may come still.
-                self.cache.answer(quick_hash, sender, isn, now_ns, || false);
-                self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender));
+                self.look_up_fin(lookup, at);
                 true
             }
+            // A RST ends its side, and no segment makes the other.
+            SignalKind::Rst | SignalKind::Known => true,
         }
+    }
+
+    /// Records the end of a side that is at this place of the stage, and returns whether it is handed on.
+    #[inline(always)]
+    fn record_end(&mut self, at: usize, is_looked_up: bool) -> bool {
+        let lookup = self.stage.lookups()[at];
+        let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
+        if kind == SignalKind::Rst {
+            return self.end_by_rst(lookup, sender);
+        }
+        self.record_fin(lookup, sender);
+        if is_looked_up {
+            self.look_up_fin(lookup, at);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn end_by_rst(&mut self, lookup: StagedLookup, sender: Side) -> bool {
+        let StagedLookup { quick_hash, now_ns, .. } = lookup;
+        self.advance(now_ns);
+        let is_end = self.record_rst(lookup, sender);
+        if is_end {
+            // No later packet completes the handshake.
+            self.cache.give_up(quick_hash);
+            self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash));
+        }
+        is_end
+    }
+
+    /// Notes of a FIN, which is at this place of the stage, what a handshake that waits makes of it.
+    #[inline(never)]
+    fn look_up_fin(&mut self, lookup: StagedLookup, at: usize) {
+        let StagedLookup { quick_hash, now_ns, numbers } = lookup;
+        let SignalParts { sender, isn, .. } = self.stage.signals_mut()[at].parts();
+        self.advance(now_ns);
+        // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
+        // before it, where data of the client was not captured.
+        if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
+            self.stage.signals_mut()[at].set_before_answer(numbers.acked.wrapping_sub(1));
+        }
+        if self.cache.awaits_answer(quick_hash, sender, now_ns) {
+            self.stage.signals_mut()[at].set_awaited();
+        }
+        // It may be forged, or of the connection before: what follows the number may come still.
+        self.cache.answer(quick_hash, sender, isn, now_ns, || false);
+        self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender));
+    }
+
+    /// Moves the time of the caches on.
+    #[inline]
+    fn advance(&self, now_ns: i64) {
+        self.cache.advance(now_ns);
+        self.seen_syns.iter().for_each(|syns| syns.advance(now_ns));
     }
 
     fn await_answer(&mut self, lookup: StagedLookup, from: Side, isn: Option<u32>) {

@@ -324,3 +324,50 @@ fn of_a_connection_under_watch_the_next_packet_goes_on() {
     assert_eq!(signaller.counts().watched, 1);
     assert!(!watch.take(hash));
 }
+
+#[test]
+fn a_watch_over_nobody_changes_no_signal() {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..2_000 {
+        let mut signallers = [None, Some(Arc::new(Watch::new(100)))].map(|watch| signaller_of(CONFIG, 1 << 10, watch));
+        for _ in 0..4 {
+            let packet = |next: &mut dyn FnMut(u64) -> u64| {
+                let flags = [SYN, SYN | ACK, ACK, ACK, ACK, ACK, FIN | ACK, TcpSegment::RST][next(8) as usize];
+                let (seq, ack) = ((100 + next(3) * 900) as u32, (101 + next(3) * 900) as u32);
+                let is_of_client = (flags == SYN || next(3) > 0) && flags != SYN | ACK;
+                let (from, to) = if is_of_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+                TcpSegment { seq, ack, ..segment(from, to, flags) }
+            };
+            let packets: Vec<TcpSegment> = (0..next(20)).map(|_| packet(&mut next)).collect();
+            let [without, with] = signallers.each_mut().map(|signaller| {
+                let all = signals(signaller, &packets);
+                all.iter().map(|signal| (signal.kind(), signal.is_awaited(), signal.parts().isn)).collect::<Vec<_>>()
+            });
+            assert_eq!(without, with, "{packets:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_behind_an_answer_is_watched_and_sampled_as_all_others() {
+    let of_client = |flags, seq| TcpSegment { seq, ..segment(CLIENT, SERVER, flags) };
+    let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let (key, _) = KeyV4::new(CLIENT, SERVER, VlanTags::NONE).canonical();
+    let hash = QuickHash::new(&Secret::REPLAY).of(&key);
+    let watch = Arc::new(Watch::new(100));
+    let mut signaller = signaller_of(CONFIG, 1024, Some(Arc::clone(&watch)));
+    assert_eq!(kinds(&mut signaller, &[of_client(SYN, 100), syn_ack]).len(), 2);
+    signaller.push(&of_client(ACK, 101), || (1, 0), |_| ());
+    assert!(watch.put(hash));
+    let data: Vec<TcpSegment> = (1..20).map(|at| of_client(ACK, 101 + at)).collect();
+    assert_eq!(kinds(&mut signaller, &data), [SignalKind::Completes, SignalKind::Ack]);
+    assert_eq!((signaller.counts().watched, watch.take(hash)), (1, false));
+    // All packets are taken where all are sampled.
+    let mut signaller = signaller_of(SignallerConfig { pickup: 1, ..CONFIG }, 1024, None);
+    let packets = [&[of_client(SYN, 100), syn_ack], &[of_client(ACK, 101); 1][..], &data].concat();
+    assert_eq!(kinds(&mut signaller, &packets).len(), packets.len());
+}
