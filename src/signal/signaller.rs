@@ -649,17 +649,14 @@ impl Signaller {
         }
     }
 
-    /// Looks the signals in the stage up, in order, and then records its ends: what came before an end is not late
-    /// behind it, and what comes behind one is staged only after this.
+    /// Records the ends in the stage, and looks its signals up, in order: what came before an end is not late behind
+    /// it.
     #[inline(never)]
     fn settle(&mut self) {
         let (ends, to_look_up) = self.stage.take_unsettled();
-        for at in ones::<STAGE_COUNT>(to_look_up & !ends) {
-            let is_kept = self.look_up(at);
-            self.stage.dropped |= u64::from(!is_kept) << at;
-        }
-        for at in ones::<STAGE_COUNT>(ends) {
-            let is_kept = self.record_end(at, to_look_up >> at & 1 != 0);
+        for at in ones::<STAGE_COUNT>(to_look_up | ends) {
+            let is_in = |set: u64| set >> at & 1 != 0;
+            let is_kept = if is_in(ends) { self.record_end(at, is_in(to_look_up)) } else { self.look_up(at) };
             self.stage.dropped |= u64::from(!is_kept) << at;
         }
     }
