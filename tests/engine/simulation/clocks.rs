@@ -2,6 +2,7 @@
 
 use super::world::World;
 use flowpeel_traffic::Random;
+use std::collections::BTreeSet;
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -27,6 +28,9 @@ pub(super) struct Clocks {
     last_end_us: i64,
     /// Whether the interval has ended in which the clock was set back.
     is_past_set: bool,
+    /// The intervals in which a clock that is set back has shown packets, before it was set and since.
+    shown_before_set: BTreeSet<i64>,
+    shown_since_set: BTreeSet<i64>,
     wrong_share: f64,
     stamped: u64,
     random: Random,
@@ -57,6 +61,8 @@ impl Clocks {
             wrong_share: world.wrong_stamps as f64 / packets.max(200 * world.wrong_stamps).max(1) as f64,
             last_end_us: i64::MIN,
             is_past_set: false,
+            shown_before_set: BTreeSet::new(),
+            shown_since_set: BTreeSet::new(),
             stamped: 0,
             random: Random::new(world.seed ^ 0xc10c),
         }
@@ -86,6 +92,15 @@ impl Clocks {
         stamp_us
     }
 
+    /// A packet was captured now, with this stamp.
+    pub(super) fn shows(&mut self, stamp_us: i64, now_us: i64) {
+        if self.set_us < 0 {
+            let is_set = self.is_set(now_us);
+            let shown = if is_set { &mut self.shown_since_set } else { &mut self.shown_before_set };
+            shown.insert(stamp_us.div_euclid(self.every_us));
+        }
+    }
+
     /// The true time at which an interval ended, by the clock of this tap: when a packet came that it showed as later.
     pub(super) fn true_us(&mut self, tap: usize, end: IntervalEnd) -> i64 {
         let IntervalEnd { end_us, last_unset_us, now_us } = end;
@@ -96,10 +111,14 @@ impl Clocks {
         // No packet before the clock was set back has shown so much, or the last list ended later.
         let is_beyond = last_unset_us.is_some_and(|last_us| shown_us > last_us + JITTER_MAX_US);
         let is_back = std::mem::replace(&mut self.last_end_us, shown_us) > shown_us;
+        // An interval in which no packet is shown has no list. One before the clock was set may be silent, and the
+        // clock be set back into that silence.
+        let interval = (shown_us - 1).div_euclid(self.every_us);
+        let is_of_set = !self.shown_before_set.contains(&interval) && self.shown_since_set.contains(&interval);
         // While few packets have followed the clock that was set, intervals end by that before: by the clock since,
         // this one would end only later than now.
         let may_be_set = shown_us - self.set_us <= now_us + JITTER_MAX_US;
-        self.is_past_set |= self.set_us < 0 && may_be_set && (is_beyond || is_back);
+        self.is_past_set |= self.set_us < 0 && may_be_set && (is_beyond || is_back || is_of_set);
         if self.set_us < 0 && self.is_past_set {
             return shown_us - self.set_us;
         }

@@ -168,8 +168,9 @@ impl PacketSource for Source {
             self.is_finished = true;
             return Ok(None);
         };
+        let now_us = shared.now_us;
+        shared.clocks.shows(stamp_us, now_us);
         if shared.packets == 0 {
-            let now_us = shared.now_us;
             shared.main_tap = tap;
             shared.clocks.begin(now_us);
         }
