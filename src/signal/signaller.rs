@@ -535,7 +535,7 @@ impl Signaller {
     }
 
     /// Notes what a packet with a flag, which is at this place of the stage, says of its connection.
-    #[inline(never)]
+    #[inline(always)]
     fn take_flagged(&mut self, packet: &Unskipped, place: u64) {
         match packet.kind {
             SignalKind::Syn => self.take_syn(packet, place),
@@ -597,7 +597,7 @@ impl Signaller {
     }
 
     /// Whether a packet without a flag goes into the stage, and as what.
-    #[inline(never)]
+    #[inline(always)]
     fn take_unflagged(&mut self, packet: &Unskipped) -> Option<Unflagged> {
         let &Unskipped { quick_hash, is_quiet, sender, numbers, isn, now_ns, .. } = packet;
         let shown = if is_quiet { BehindEnd::Nothing } else { self.shown_by(quick_hash, sender, numbers, now_ns) };
