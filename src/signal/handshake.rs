@@ -525,8 +525,8 @@ impl HandshakeCache {
         let gap = step.saturating_sub(last_step) << STEP_BITS;
         let now = tag(0, Side::First, 0, now_ns);
         if gap > self.timeout + AHEAD_MAX {
-            // Every handshake from before the gap has timed out, whatever its stamp says. If another thread adds one
-            // during this pass, its next packet still opens the connection, as long as the tracker knows it.
+            // Every handshake from before the gap has timed out, even if its stamp looks young. One that another thread
+            // adds during this pass may be taken for such: its next packet opens it if the tracker knows it.
             (0..PART_COUNT).for_each(|part| self.time_out_part(part, |_| true));
         } else {
             let has_timed_out = |there: u64| age(there, now) > self.timeout;

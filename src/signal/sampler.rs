@@ -98,8 +98,8 @@ impl Sampler {
     /// Counts the next packet, and returns whether it is drawn.
     #[inline]
     pub(super) fn draw(&mut self, now_ns: i64) -> bool {
-        if self.until_ns.is_some() {
-            self.continue_recovery(now_ns);
+        if let Some(until_ns) = self.until_ns {
+            self.continue_recovery(until_ns, now_ns);
         }
         if self.before_drawn > 0 {
             self.before_drawn -= 1;
@@ -112,10 +112,9 @@ impl Sampler {
         is_drawn
     }
 
-    /// Updates until when packets are drawn for lost handshakes. When no more are, a run of the length begins that was
-    /// before.
-    fn continue_recovery(&mut self, now_ns: i64) {
-        let Some(until_ns) = self.until_ns else { return };
+    /// Updates until when packets are drawn for lost handshakes, which was `until_ns`. Behind that a run of the usual
+    /// length begins.
+    fn continue_recovery(&mut self, until_ns: i64, now_ns: i64) {
         // The clock may have stepped back by years, which must not make the sampling last as long.
         self.until_ns = (now_ns <= until_ns).then(|| until_ns.min(now_ns.saturating_add(self.wait_ns)));
         if self.until_ns.is_none() {
@@ -123,13 +122,13 @@ impl Sampler {
         }
     }
 
-    /// Starts another run, one packet of which is drawn.
+    /// Ends the present run, and starts another, one packet of which is drawn.
     fn begin(&mut self) {
         self.behind_drawn = 0;
         self.follow();
     }
 
-    /// Adds another run behind the present one, the last packet of which that was drawn has just passed.
+    /// Starts another run behind the present one, whose packet has been drawn.
     fn follow(&mut self) {
         let run = match (self.pickup, self.until_ns.is_some()) {
             (pickup, false) => pickup,

@@ -96,8 +96,7 @@ struct StagedLookup {
     numbers: Numbers,
 }
 
-/// A packet that is not skipped at once, all but the ends of its connection: what follows from them is worked out once
-/// for both families.
+/// A packet of either family that is not skipped at once, without the ends of its connection.
 #[derive(Clone, Copy)]
 struct Unskipped {
     kind: SignalKind,

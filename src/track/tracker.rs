@@ -44,8 +44,8 @@
 //! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
 //! connection goes on as it was. The same holds of a handshake that is under way, which may be forged itself: the
 //! first packet that follows a SYN or SYN-ACK says which of them was true. A SYN-ACK to a SYN that was not seen is
-//! forged if its client's first packet, which may be a FIN, does not follow it. If the end before it was forged as
-//! well, the connection that had ended goes on: the first packet of the client then has the numbers of that connection.
+//! forged if its client's first packet, which may be a FIN, does not follow it. If the end before it was forged
+//! too, the earlier connection is still open, and the client's first packet has the numbers of that.
 //! (Where only one side is seen, or only flags are, nothing can contradict a SYN-ACK, and the connection is closed at
 //! once.)
 //!

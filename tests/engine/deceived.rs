@@ -542,7 +542,7 @@ fn a_half_closed_connection_ends_behind_a_forged_syn_ack() {
             let second = |at: i64| BEGIN_US + at * SECOND_US;
             let fins = [connection.server_at(FIN | ACK, 0), connection.client_at(FIN | ACK, 0)];
             let [first, then] = if server_first { fins } else { [fins[1].clone(), fins[0].clone()] };
-            let syn_ack = plain_frame((2, 443), (1, 40_000), SYN | ACK, (numbers.next(), numbers.next()));
+            let syn_ack = connection.forged_syn_ack(&mut numbers);
             let mut packets = connection.handshake(second(0));
             packets.extend([(second(1), first), (second(2), syn_ack)]);
             let list = last(packets.clone());
