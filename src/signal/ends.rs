@@ -51,6 +51,10 @@ const RECORD_WORDS: usize = 2;
 /// For so many stamps behind an end, about a second, copies of the packets of its connection may come.
 const COPIES_BEHIND_END: u64 = 3;
 
+/// How long behind its last end a connection is over for all that is likely, in stamps: 16 seconds, in which what was
+/// sent before the end has come or is lost.
+const OVER_BEHIND_END: u64 = 60;
+
 /// Records in a set, which is a cache line of them.
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
@@ -74,7 +78,8 @@ const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 const STAMP_NS_SHIFT: u32 = 28;
 const TAG_SHIFT: u32 = STAMP_SHIFT + STAMP_BITS;
 
-const _: () = assert!(LATE_BEHIND_RST < STAMP_MASK / 16, "an end looks young again seldom");
+const _: () =
+    assert!(LATE_BEHIND_RST < OVER_BEHIND_END && OVER_BEHIND_END < STAMP_MASK / 16, "ends look young again seldom");
 
 /// How a side of a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +204,14 @@ impl EndRecord {
     /// This record, of a connection that may go on.
     fn unsucceeded(self) -> Self {
         EndRecord { head: self.head & !SUCCEEDED_BIT, ..self }
+    }
+
+    /// Whether a record with this first word is of a connection that has ended, by FINs of both sides or a RST, and of
+    /// no end that turned out to be none.
+    #[inline]
+    fn has_ended_in_head(head: u64) -> bool {
+        let ended = (head >> ENDED_SHIFT & !(head >> REPORTED_SHIFT)) & 0b11;
+        ended == 0b11 || ended != 0 && head & RST_BIT != 0
     }
 
     /// The age of the record in stamps.
@@ -556,20 +569,22 @@ impl RecentEnds {
     }
 
     /// The place of a full set that makes way for an end of this connection: that of an end of it that another
-    /// connection has followed already, or the oldest of the other connections, or of its own, and of those that are as
-    /// old the first in turn. So an end that is forged takes no place from a true one of its connection while there are
-    /// others.
+    /// connection has followed already, or of whichever connection is over, or the oldest of the other connections, or
+    /// of its own, and of those that are as old the first in turn. So an end that is forged takes no place from a true
+    /// one of its connection while there are others, and none from a connection that is half closed, which its other
+    /// end will be compared with, while there are some that are over.
     #[inline]
     fn oldest(heads: &[u64; WAY_COUNT], hash: u64, end: End, stamp: u64) -> usize {
         let first = Self::in_turn(end, 0);
         // Below the rank and the age stands how many come behind it, and then the place.
         let oldest = (0..WAY_COUNT).map(|at| {
-            let head = heads[at];
+            let (head, age) = (heads[at], EndRecord::age_of_head(heads[at], stamp));
             let is_own = EndRecord::is_head_of(head, hash);
-            let rank = u64::from(!is_own) + 2 * u64::from(is_own & (head & SUCCEEDED_BIT != 0));
-            let age = rank * (STAMP_MASK + 1) + EndRecord::age_of_head(head, stamp);
+            let is_over = EndRecord::has_ended_in_head(head) & (age > OVER_BEHIND_END);
+            let is_left = is_own & (head & SUCCEEDED_BIT != 0);
+            let rank = u64::from(!is_own).max(2 * u64::from(is_over)).max(3 * u64::from(is_left));
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
-            (age as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
+            ((rank * (STAMP_MASK + 1) + age) as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
         oldest.max().unwrap_or(0) % WAY_COUNT
     }
@@ -1098,6 +1113,25 @@ mod tests {
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 2 * SECOND_NS), "it is late behind the first");
         (2..5).for_each(|number| ends.put(hash(number), First, fin(1, 1), 3 * SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 9 * SECOND_NS), "nor is it life behind the other");
+    }
+
+    #[test]
+    fn a_half_closed_connection_makes_no_way_while_another_is_over() {
+        let close = |ends: &RecentEnds, number: u64, sent: u32, now_ns: i64| {
+            ends.put(hash(number), First, fin(sent, sent + 4_000), now_ns);
+            ends.put(hash(number), Second, fin(sent + 4_001, sent), now_ns);
+        };
+        // The three others in the set are ends of other connections, or of the one whose next end takes their place.
+        let others: [[(u64, u32); 3]; 2] =
+            [[(2, 1_000), (3, 1_000), (4, 1_000)], [(5, 1_000), (5, 900_000_000), (5, 1_800_000_000)]];
+        for (closed, seconds, is_kept) in [(others[0], 30, true), (others[1], 30, true), (others[0], 20, false)] {
+            let ends = RecentEnds::new(WAY_COUNT);
+            ends.put(hash(1), First, fin(1_000, 5_000), 0);
+            closed.iter().for_each(|(number, sent)| close(&ends, *number, *sent, 10 * SECOND_NS));
+            ends.put(hash(5), Second, fin(3_000_000_000, 2_500_000_000), seconds * SECOND_NS);
+            ends.put(hash(1), Second, fin(5_000, 1_000), 31 * SECOND_NS);
+            assert_eq!(ends.goes_on(hash(1), First, at(1_300, 5_000), 32 * SECOND_NS), is_kept, "{closed:?} {seconds}");
+        }
     }
 
     #[test]
