@@ -48,8 +48,8 @@
 //!   known, from two seconds behind its own end on.
 //! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:
 //!   for as long as a handshake may take what they open is not certain, until another connection begins.
-//! - **A false SYN-ACK that the client happens to follow**, by less than 64 KiB, begins another connection for all that
-//!   its packets show: one in 65,536 random numbers does.
+//! - **A false SYN-ACK that the other side happens to follow**, by less than 64 KiB, begins another connection for all
+//!   that its packets show: one in 65,536 random numbers does. One in the client's name makes the server its client.
 //! - **Numbers that agree in 17 bits** are the same to the engine, which keeps no more of them (see docs/design.md):
 //!   of a connection whose client's initial number agrees so with the last one between the same ends nothing is
 //!   certain. One in 131,072 does.

@@ -153,8 +153,8 @@ struct Connection {
     /// The FINs of both sides that were none of theirs: the number behind each, and when it came.
     false_fins: [Vec<u32>; 2],
     false_rst: [bool; 2],
-    /// What SYN-ACKs in the server's name acknowledged that were none of its own.
-    false_answers: Vec<u32>,
+    /// What false SYN-ACKs in the other side's name acknowledged, of the client and the server.
+    false_answers: [Vec<u32>; 2],
     false_end_count: u32,
     /// Since when it seems to have ended although it has not.
     hidden_us: Option<i64>,
@@ -199,7 +199,7 @@ impl Connection {
             resets: [None; 2],
             false_fins: Default::default(),
             false_rst: [false; 2],
-            false_answers: Vec::new(),
+            false_answers: Default::default(),
             false_end_count: 0,
             hidden_us: None,
             is_loose: false,
@@ -282,8 +282,8 @@ impl Connection {
         } else if segment.is_plain() && side == 0 && self.answered_us.is_some() {
             self.doubt.get_or_insert(PREMATURE);
         }
-        if segment.has(SYN) && segment.has(ACK) && side == 1 {
-            self.false_answers.push(segment.ack);
+        if segment.has(SYN) && segment.has(ACK) {
+            self.false_answers[1 - side].push(segment.ack);
         }
         if segment.has(SYN) && !segment.has(ACK) && side == 1 && !is_complete {
             self.doubt = Some(REVERSED);
@@ -719,12 +719,12 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
     }
     connection.has_passed[side] = true;
     let follows = |answer: &u32| segment.seq.wrapping_sub(*answer) < FIRST_WINDOW_SIZE;
-    if side == 0 && connection.false_answers.iter().any(follows) {
+    if connection.false_answers[side].iter().any(follows) {
         connection.doubt_because("its number happens to follow a false SYN-ACK");
     }
     let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
     connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
-    let may_seem_answered = side == 1 || !connection.false_answers.is_empty();
+    let may_seem_answered = side == 1 || !connection.false_answers[0].is_empty();
     if may_seem_answered && connection.answered_us.is_none() {
         connection.doubt.get_or_insert(UNANSWERED);
     }
