@@ -391,13 +391,13 @@ impl RecentEnds {
     #[must_use]
     pub fn new(connection_count: usize) -> Self {
         let sets = Lines::new_huge(Self::set_count(connection_count));
-        RecentEnds { sets, recent: RecentConnections::new(2 * connection_count) }
+        RecentEnds { sets, recent: RecentConnections::new(connection_count) }
     }
 
     /// The memory of a table for this many connections, in bytes.
     #[must_use]
     pub fn size(connection_count: usize) -> usize {
-        Self::set_count(connection_count) * size_of::<SharedLine>() + RecentConnections::size(2 * connection_count)
+        Self::set_count(connection_count) * size_of::<SharedLine>() + RecentConnections::size(connection_count)
     }
 
     fn set_count(connection_count: usize) -> usize {

@@ -80,12 +80,15 @@ const _: () = assert!(
     "a handshake that has timed out must be found before its stamp comes round, even if its part's turn is late"
 );
 
-/// The places of [`WaitingCounts`], which fit beside everything else in the second-level cache.
-const WAITING_PLACE_COUNT: usize = 1 << 16;
+/// The places of [`WaitingCounts`]: hardly more than a first-level cache holds, because every packet reads two of them.
+const WAITING_PLACE_COUNT: usize = 1 << 15;
+
+/// The places of a cache line.
+const LINE_PLACE_COUNT: usize = size_of::<SharedLine>();
 
 const _: () = assert!(
-    HANDSHAKES_DEFAULT / WAITING_PLACE_COUNT <= 16,
-    "a place that counts 256 would read as zero: where 16 are expected the probability is less than 10^-190"
+    2 * HANDSHAKES_DEFAULT / WAITING_PLACE_COUNT <= 64,
+    "a place that counts 256 would read as zero: where 64 are expected the probability is less than 10^-70"
 );
 
 /// What a packet without a flag is to a handshake that waited for its sender.
@@ -99,7 +102,9 @@ pub enum Answer {
     Completes,
 }
 
-/// How many handshakes wait, for each value of the low bits of their connections' hashes. Every packet reads one count.
+/// How many handshakes wait, at two places of a cache line for each connection: where one of them counts none, none of
+/// the connection waits. Every packet reads both.
+#[repr(C, align(64))]
 struct WaitingCounts {
     places: [AtomicU8; WAITING_PLACE_COUNT],
     /// Whether several threads write to the cache.
@@ -112,13 +117,17 @@ impl WaitingCounts {
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> &AtomicU8 {
-        &self.places[hash as usize % WAITING_PLACE_COUNT]
+    fn places(&self, hash: u64) -> [&AtomicU8; 2] {
+        let first = hash as usize % WAITING_PLACE_COUNT;
+        // Another one of the same line.
+        let step = ((hash as usize / WAITING_PLACE_COUNT) | 1) % LINE_PLACE_COUNT;
+        [&self.places[first], &self.places[first ^ step]]
     }
 
     #[inline]
     fn is_zero(&self, hash: u64) -> bool {
-        self.place(hash).load(Acquire) == 0
+        let [first, second] = self.places(hash).map(|place| place.load(Acquire) == 0);
+        first | second
     }
 
     /// Counts a handshake that is there. If another thread has taken it already, that count comes first and wraps.
@@ -135,11 +144,12 @@ impl WaitingCounts {
 
     #[inline]
     fn change(&self, hash: u64, by: u8) {
-        let place = self.place(hash);
-        if self.is_shared {
-            place.fetch_add(by, SeqCst);
-        } else {
-            place.store(place.load(Relaxed).wrapping_add(by), Relaxed);
+        for place in self.places(hash) {
+            if self.is_shared {
+                place.fetch_add(by, SeqCst);
+            } else {
+                place.store(place.load(Relaxed).wrapping_add(by), Relaxed);
+            }
         }
     }
 }

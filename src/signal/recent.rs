@@ -1,73 +1,106 @@
 //! A set of connections that something happened to lately: for a hash it says at once "not in the set", or "maybe".
 //!
-//! Two bytes for each place hold parts of the hashes of the last two connections that came there, so that the oldest
-//! are forgotten as others come, and one in some hundred others is taken for one that is there. Of so many at once that
-//! one in a hundred meets another in its place, one in 20,000 is forgotten.
+//! A word for each place holds parts of the hashes of the last six connections that came there, so that the oldest are
+//! forgotten as others come, and one in some 170 others is taken for one that is there. Of a quarter of the connections
+//! that the set is made for, at once, one in 500 is forgotten. Every packet reads a place, so the set is small: a byte
+//! for each connection. With places of two it would take four times as much to forget as few.
 
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The set. Its memory is fixed when it is made, and threads may share it.
 pub(super) struct RecentConnections {
-    /// Parts of the hashes of the last two connections that came to each place, the last one's in the lower byte. A
-    /// power of two of places. An empty byte is as one of a connection whose part is zero: to say that it is empty
-    /// would cost every packet more than these do.
-    places: Box<[AtomicU16]>,
+    /// Parts of the hashes of the last connections that came to each place, the last one's in the lowest bits. A power
+    /// of two of places. Where there is none yet is a part as of a connection whose part is zero: to say that there is
+    /// none would cost every packet more than these do.
+    places: Box<[AtomicU64]>,
     /// The bits of a place's index: a packet that reads a place does not work them out.
     index_mask: usize,
 }
 
-/// Connections of a place.
-const PLACE_SIZE: usize = size_of::<AtomicU16>();
+/// The parts at a place, and the bits of each.
+const PART_COUNT: u32 = 6;
+const PART_BITS: u32 = 10;
+const PART_MASK: u64 = (1 << PART_BITS) - 1;
+
+const _: () = assert!(PART_COUNT * PART_BITS < u64::BITS);
+
+/// There is a place for so many of the connections that a set is made for.
+const PLACE_DIVISOR: usize = 8;
+
+/// A one in the lowest bit of each part.
+const ONES: u64 = ((1 << (PART_COUNT * PART_BITS)) - 1) / PART_MASK;
+
+/// Whether one of the parts at a place is this one.
+#[inline]
+fn has(parts: u64, part: u64) -> bool {
+    let differences = parts ^ (ONES * part);
+    // Taking one from each sets the highest bit of one that is zero. Of others it was set before, or is not set now,
+    // unless a lower one was zero and borrows from it.
+    differences.wrapping_sub(ONES) & !differences & ONES << (PART_BITS - 1) != 0
+}
+
+/// The parts at a place below this one of them, and those above it.
+fn around(parts: u64, number: u32) -> (u64, u64) {
+    let is_up_to = |number: u32| (1 << (number * PART_BITS)) - 1;
+    (parts & is_up_to(number), parts & !is_up_to(number + 1))
+}
+
+/// Which of the parts at a place are this one, in order.
+fn found(parts: u64, part: u64) -> impl DoubleEndedIterator<Item = u32> {
+    (0..PART_COUNT).filter(move |number| parts >> (number * PART_BITS) & PART_MASK == part)
+}
 
 impl RecentConnections {
-    /// An empty set for at least this many connections.
+    /// An empty set for about this many connections.
     pub(super) fn new(connection_count: usize) -> Self {
         let place_count = Self::place_count(connection_count);
-        RecentConnections { places: (0..place_count).map(|_| AtomicU16::new(0)).collect(), index_mask: place_count - 1 }
+        RecentConnections { places: (0..place_count).map(|_| AtomicU64::new(0)).collect(), index_mask: place_count - 1 }
     }
 
     /// The memory of a set, in bytes.
     pub(super) fn size(connection_count: usize) -> usize {
-        Self::place_count(connection_count) * PLACE_SIZE
+        Self::place_count(connection_count) * size_of::<AtomicU64>()
     }
 
     fn place_count(connection_count: usize) -> usize {
-        connection_count.div_ceil(PLACE_SIZE).next_power_of_two()
+        connection_count.div_ceil(PLACE_DIVISOR).next_power_of_two()
     }
 
-    /// The place of a connection, by the bits of its hash from the eighth on, and what stands there for it, by the
-    /// others.
+    /// The place of a connection, by the bits of its hash above its part, and what stands there for it, by the lowest.
     #[inline]
-    fn place(&self, hash: u64) -> (&AtomicU16, u8) {
-        (&self.places[(hash >> u8::BITS) as usize & self.index_mask], hash as u8)
+    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+        (&self.places[(hash >> PART_BITS) as usize & self.index_mask], hash & PART_MASK)
     }
 
     /// Whether this connection may be in the set. False for nearly all that are not.
     #[inline]
     pub(super) fn may_hold(&self, hash: u64) -> bool {
         let (place, part) = self.place(hash);
-        let [last, before] = place.load(Relaxed).to_le_bytes();
-        last == part || before == part
+        has(place.load(Relaxed), part)
     }
 
     /// Adds a connection, of whose hash the lower half is enough.
     pub(super) fn put(&self, hash: u64) {
         let (place, part) = self.place(hash);
-        let [last, _] = place.load(Relaxed).to_le_bytes();
-        if last != part {
-            place.store(u16::from_le_bytes([part, last]), Relaxed);
+        let parts = place.load(Relaxed);
+        if parts & PART_MASK != part {
+            let (below, above) = around(parts, found(parts, part).next().unwrap_or(PART_COUNT - 1));
+            place.store(above | below << PART_BITS | part, Relaxed);
         }
     }
 
     /// Removes a connection, and others that cannot be distinguished from it.
     pub(super) fn remove(&self, hash: u64) {
         let (place, part) = self.place(hash);
-        let parts = place.load(Relaxed).to_le_bytes();
-        if parts.contains(&part) {
-            let kept = parts.into_iter().find(|kept| *kept != part).unwrap_or(0);
-            place.store(u16::from_le_bytes([kept, 0]), Relaxed);
+        let parts = place.load(Relaxed);
+        if has(parts, part) {
+            let kept = found(parts, part).rev().fold(parts, |kept, number| {
+                let (below, above) = around(kept, number);
+                above >> PART_BITS | below
+            });
+            place.store(kept, Relaxed);
         }
     }
 
@@ -84,9 +117,13 @@ impl RecentConnections {
     /// The bytes do not encode a set of this size.
     pub(super) fn restore(&self, decoder: &mut Decoder) -> Result<()> {
         let parts = decoder.bytes()?;
-        decoder.expect(parts.len() == PLACE_SIZE * self.places.len(), "a set of recent connections of another size")?;
-        let places = parts.chunks_exact(PLACE_SIZE).map(|parts| u16::from_le_bytes([parts[0], parts[1]]));
-        self.places.iter().zip(places).for_each(|(place, parts)| place.store(parts, Relaxed));
+        decoder.expect(
+            parts.len() == size_of::<AtomicU64>() * self.places.len(),
+            "a set of recent connections of another size",
+        )?;
+        for (place, parts) in self.places.iter().zip(parts.as_chunks().0) {
+            place.store(u64::from_le_bytes(*parts), Relaxed);
+        }
         Ok(())
     }
 }
@@ -95,30 +132,49 @@ impl RecentConnections {
 mod tests {
     use super::*;
 
-    /// The hash of a connection: places and parts are spread evenly.
+    /// The hash of a connection, as good as random.
     fn hash(number: u64) -> u64 {
-        (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes()
+        let word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
     }
 
     #[test]
     fn of_many_at_once_hardly_one_is_forgotten() {
         let set = RecentConnections::new(62_500);
-        (0..600).for_each(|number| set.put(hash(number)));
-        assert_eq!((0..600).filter(|number| !set.may_hold(hash(*number))).count(), 0);
-        let taken_for_one = (1_000..11_000).filter(|number| set.may_hold(hash(*number))).count();
-        assert!(taken_for_one < 300, "{taken_for_one}");
+        (0..15_600).for_each(|number| set.put(hash(number)));
+        let forgotten = (0..15_600).filter(|number| !set.may_hold(hash(*number))).count();
+        assert!((10..60).contains(&forgotten), "{forgotten}");
+        assert_eq!((15_000..15_600).filter(|number| !set.may_hold(hash(*number))).count(), 0);
+        let taken_for_one = (100_000..110_000).filter(|number| set.may_hold(hash(*number))).count();
+        assert!((10..90).contains(&taken_for_one), "{taken_for_one}");
     }
 
     #[test]
-    fn what_is_removed_is_there_no_more_and_what_shared_its_place_is() {
+    fn a_place_holds_the_last_six() {
         let set = RecentConnections::new(1);
-        (1..=3).for_each(|part| set.put(part));
-        assert_eq!([1, 2, 3].map(|part| set.may_hold(part)), [false, true, true]);
-        set.remove(3);
-        assert_eq!([2, 3].map(|part| set.may_hold(part)), [true, false]);
-        set.put(2);
-        set.remove(2);
-        assert!(!set.may_hold(2), "it was there once");
+        let held = || (1..=9).filter(|part| set.may_hold(*part)).collect::<Vec<_>>();
+        (1..=7).for_each(|part| set.put(part));
+        assert_eq!(held(), [2, 3, 4, 5, 6, 7]);
+        // What comes again is the last again.
+        [2, 8].into_iter().for_each(|part| set.put(part));
+        assert_eq!(held(), [2, 4, 5, 6, 7, 8]);
+        set.remove(5);
+        assert_eq!(held(), [2, 4, 6, 7, 8]);
+        [1, 3].into_iter().for_each(|part| set.put(part));
+        assert_eq!(held(), [1, 2, 3, 6, 7, 8]);
+        [1, 3].into_iter().for_each(|part| set.remove(part));
+        assert_eq!(held(), [2, 6, 7, 8]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_part_is_there_if_it_is_one_of_the_six(parts: [u16; PART_COUNT as usize], part: u16) {
+            let parts = parts.map(|part| u64::from(part) & PART_MASK);
+            let part = if part % 2 == 0 { parts[usize::from(part / 2) % parts.len()] } else { u64::from(part >> 6) };
+            let word = parts.iter().rev().fold(0, |word, part| word << PART_BITS | part);
+            proptest::prop_assert_eq!(has(word, part), parts.contains(&part));
+            proptest::prop_assert_eq!(found(word, part).next(), parts.iter().position(|one| *one == part).map(|at| at as u32));
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! is quiet but alive may send one an hour: without the watch it would be taken for dead.
 //!
 //! A set-associative array of 32-bit tags, sixteen to a cache line, with a byte for each set that says which eighths of
-//! the tag values occur in it. For most packets only that byte is read. One thread puts tags in; any may take them out.
+//! the tag values occur in it. For most packets only that byte is read, and not even that while nothing is under watch,
+//! as in the first minutes of a capture. One thread puts tags in; any may take them out.
 
 use flowpeel_iblt::hash::place_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 
 /// How full the sets of the watch may become on average, in percent: at this load hardly one of its sets is full.
 const WATCH_LOAD_PERCENT: usize = 75;
@@ -26,6 +27,8 @@ pub struct Watch {
     sets: Box<[WatchSet]>,
     /// For each set, which eighths of the tag values may occur in it, a bit each.
     kinds: Box<[AtomicU8]>,
+    /// At least as many as there are tags.
+    count: AtomicUsize,
 }
 
 impl Watch {
@@ -36,6 +39,7 @@ impl Watch {
         Watch {
             sets: (0..set_count).map(|_| WatchSet::default()).collect(),
             kinds: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
+            count: AtomicUsize::new(0),
         }
     }
 
@@ -69,17 +73,24 @@ impl Watch {
     #[must_use]
     #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
-        self.kinds[self.set_index(hash)].load(Relaxed) & Self::kind(Self::tag(hash)) != 0
+        self.count.load(Relaxed) != 0
+            && self.kinds[self.set_index(hash)].load(Relaxed) & Self::kind(Self::tag(hash)) != 0
     }
 
     /// Puts a connection under watch. False if there is no place for it.
     pub fn put(&self, hash: u64) -> bool {
         let (index, tag) = (self.set_index(hash), Self::tag(hash));
         let ways = &self.sets[index].0;
-        let is_placed = ways.iter().any(|way| way.load(SeqCst) == tag)
-            || ways.iter().any(|way| way.compare_exchange(0, tag, SeqCst, Relaxed).is_ok());
+        let is_there = ways.iter().any(|way| way.load(SeqCst) == tag);
+        if !is_there {
+            // Before the tag is there, for it may be taken out at once.
+            self.count.fetch_add(1, SeqCst);
+        }
+        let is_placed = is_there || ways.iter().any(|way| way.compare_exchange(0, tag, SeqCst, Relaxed).is_ok());
         if is_placed {
             self.kinds[index].fetch_or(Self::kind(tag), SeqCst);
+        } else {
+            self.count.fetch_sub(1, SeqCst);
         }
         is_placed
     }
@@ -92,6 +103,7 @@ impl Watch {
         let is_taken =
             ways.iter().any(|way| way.load(Relaxed) == tag && way.compare_exchange(tag, 0, SeqCst, Relaxed).is_ok());
         if is_taken {
+            self.count.fetch_sub(1, SeqCst);
             let kind = Self::kind(tag);
             // The bit is cleared before the other tags are read, so that a tag that is put in meanwhile is not lost:
             // either it is seen here, or its thread sets the bit afterwards.
@@ -139,6 +151,7 @@ mod tests {
             assert_eq!(watch.take(hash(number)), model.contains(&number), "{number}");
         }
         assert!(watch.kinds.iter().all(|kinds| kinds.load(SeqCst) == 0), "what is empty says so");
+        assert_eq!(watch.count.load(SeqCst), 0);
     }
 
     #[test]
@@ -150,6 +163,7 @@ mod tests {
         assert_eq!((0..100_000).filter(|number| watch.take(hash(*number))).count(), placed);
         let one = Watch::new(0);
         assert_eq!((0..100).filter(|number| one.put(hash(*number))).count(), WAY_COUNT);
+        assert_eq!(one.count.load(SeqCst), WAY_COUNT);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 
 /// The version of the files that hold a state. Another version is refused, since their content is private to one
 /// version.
-pub const STATE_VERSION: u32 = 13;
+pub const STATE_VERSION: u32 = 14;
 
 const MAGIC: &[u8; 8] = b"flowpeel";
 

@@ -18,7 +18,7 @@ fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
 
 /// Whether no connection at all seems to wait.
 fn is_all_idle(cache: &HandshakeCache) -> bool {
-    (0..WAITING_PLACE_COUNT as u64).all(|hash| cache.is_idle(hash))
+    cache.waiting.places.iter().all(|place| place.load(Relaxed) == 0)
 }
 
 fn hash(seed: u64) -> u64 {
@@ -361,4 +361,24 @@ fn what_waits_is_not_timed_out_as_time_passes() {
     // Behind a gap that is shorter than the timeout, and beyond the time of this thread by what others may be ahead.
     cache.advance(now_ns + CAPTURE_AHEAD_MAX_NS);
     assert_eq!(cache.take(hash(1_999), Side::First, ISN, now_ns), Some(Answer::Completes));
+}
+
+#[test]
+fn while_many_wait_hardly_another_seems_to() {
+    let waiting = WaitingCounts::new();
+    (0..1_700).for_each(|number| waiting.add(hash(number)));
+    assert!((0..1_700).all(|number| !waiting.is_zero(hash(number))));
+    let seem_to_wait = (10_000..20_000).filter(|number| !waiting.is_zero(hash(*number))).count();
+    assert!((50..250).contains(&seem_to_wait), "{seem_to_wait}");
+    (0..1_700).for_each(|number| waiting.remove(hash(number)));
+    assert!(waiting.places.iter().all(|place| place.load(Relaxed) == 0));
+}
+
+#[test]
+fn the_counts_of_a_connection_are_two_of_a_line() {
+    let waiting = WaitingCounts::new();
+    for number in 0..1_000 {
+        let [first, second] = waiting.places(hash(number)).map(|place| std::ptr::from_ref(place).addr());
+        assert!(first != second && first / LINE_PLACE_COUNT == second / LINE_PLACE_COUNT, "{number}");
+    }
 }
