@@ -1,6 +1,6 @@
 //! The last step of the capture side: it decides which few packets of a capture the shards get to see.
 //!
-//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they are
+//! Most packets carry no flag and belong to no handshake: the counts of the handshake cache say so, and they are
 //! skipped. The others are staged and looked up, in this order:
 //!
 //! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
@@ -429,8 +429,8 @@ impl Signaller {
     /// full. `time` returns the tick of the packet and how long the clock has run, in ns (not a wall time: a step back
     /// would age the waiting handshakes); it is called only if that matters.
     ///
-    /// Complexity: two multiplications and reads of two bytes for most packets (and of a third if connections are
-    /// watched); one hash and one cache set for the others.
+    /// Complexity: two multiplications and reads of two cache lines for most packets (and of a third while connections
+    /// are under watch); one hash and one cache set for the others.
     #[inline(always)]
     pub fn push_header<H: PacketHeader>(
         &mut self,
