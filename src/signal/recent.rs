@@ -41,15 +41,13 @@ fn has(parts: u64, part: u64) -> bool {
     differences.wrapping_sub(ONES) & !differences & ONES << (PART_BITS - 1) != 0
 }
 
-/// The parts at a place below this one of them, and those above it.
-fn around(parts: u64, number: u32) -> (u64, u64) {
-    let is_up_to = |number: u32| (1 << (number * PART_BITS)) - 1;
-    (parts & is_up_to(number), parts & !is_up_to(number + 1))
-}
-
-/// Which of the parts at a place are this one, in order.
-fn found(parts: u64, part: u64) -> impl DoubleEndedIterator<Item = u32> {
-    (0..PART_COUNT).filter(move |number| parts >> (number * PART_BITS) & PART_MASK == part)
+/// The parts at a place without this one.
+fn without(parts: u64, part: u64) -> u64 {
+    if !has(parts, part) {
+        return parts;
+    }
+    let oldest_first = (0..PART_COUNT).rev().map(|number| parts >> (number * PART_BITS) & PART_MASK);
+    oldest_first.filter(|there| *there != part).fold(0, |kept, there| kept << PART_BITS | there)
 }
 
 impl RecentConnections {
@@ -86,8 +84,8 @@ impl RecentConnections {
         let (place, part) = self.place(hash);
         let parts = place.load(Relaxed);
         if parts & PART_MASK != part {
-            let (below, above) = around(parts, found(parts, part).next().unwrap_or(PART_COUNT - 1));
-            place.store(above | below << PART_BITS | part, Relaxed);
+            let last_six = (without(parts, part) << PART_BITS | part) & (ONES * PART_MASK);
+            place.store(last_six, Relaxed);
         }
     }
 
@@ -95,11 +93,8 @@ impl RecentConnections {
     pub(super) fn remove(&self, hash: u64) {
         let (place, part) = self.place(hash);
         let parts = place.load(Relaxed);
-        if has(parts, part) {
-            let kept = found(parts, part).rev().fold(parts, |kept, number| {
-                let (below, above) = around(kept, number);
-                above >> PART_BITS | below
-            });
+        let kept = without(parts, part);
+        if kept != parts {
             place.store(kept, Relaxed);
         }
     }
@@ -173,7 +168,9 @@ mod tests {
             let part = if part % 2 == 0 { parts[usize::from(part / 2) % parts.len()] } else { u64::from(part >> 6) };
             let word = parts.iter().rev().fold(0, |word, part| word << PART_BITS | part);
             proptest::prop_assert_eq!(has(word, part), parts.contains(&part));
-            proptest::prop_assert_eq!(found(word, part).next(), parts.iter().position(|one| *one == part).map(|at| at as u32));
+            let others: Vec<u64> = parts.into_iter().filter(|there| *there != part).collect();
+            let kept = others.iter().rev().fold(0, |word, part| word << PART_BITS | part);
+            proptest::prop_assert_eq!(without(word, part), kept);
         }
     }
 
