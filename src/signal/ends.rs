@@ -78,6 +78,26 @@ const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 const STAMP_NS_SHIFT: u32 = 28;
 const TAG_SHIFT: u32 = STAMP_SHIFT + STAMP_BITS;
 
+/// The bits of a first word that say what kind of record it is, without whether the next connection is certain.
+const KIND_SHIFT: u32 = RST_BIT.trailing_zeros();
+const KIND_MASK: u64 = u64::BITS as u64 - 1;
+
+const _: () = assert!(KIND_MASK << KIND_SHIFT == SUCCEEDED_BIT - RST_BIT, "there is a bit of a word for each kind");
+
+/// The kinds of records of a connection that has ended: a look-up, because their bits as they come are as good as
+/// random to a branch.
+const ENDED_KINDS: u64 = {
+    let (mut kinds, mut kind) = (0, 0);
+    while kind <= KIND_MASK {
+        let head = kind << KIND_SHIFT;
+        let ended = (head >> ENDED_SHIFT & !(head >> REPORTED_SHIFT)) & 0b11;
+        let has_ended = ended == 0b11 || ended != 0 && head & RST_BIT != 0;
+        kinds |= (has_ended as u64) << kind;
+        kind += 1;
+    }
+    kinds
+};
+
 const _: () =
     assert!(LATE_BEHIND_RST < OVER_BEHIND_END && OVER_BEHIND_END < STAMP_MASK / 16, "ends look young again seldom");
 
@@ -206,12 +226,11 @@ impl EndRecord {
         EndRecord { head: self.head & !SUCCEEDED_BIT, ..self }
     }
 
-    /// Whether a record with this first word is of a connection that has ended, by FINs of both sides or a RST, and of
-    /// no end that turned out to be none.
+    /// One for a record with this first word that is of a connection that has ended, by FINs of both sides or a RST,
+    /// and of no end that turned out to be none. Zero for others.
     #[inline]
-    fn has_ended_in_head(head: u64) -> bool {
-        let ended = (head >> ENDED_SHIFT & !(head >> REPORTED_SHIFT)) & 0b11;
-        ended == 0b11 || ended != 0 && head & RST_BIT != 0
+    fn ended_bit(head: u64) -> u64 {
+        ENDED_KINDS >> (head >> KIND_SHIFT & KIND_MASK) & 1
     }
 
     /// The age of the record in stamps.
@@ -496,7 +515,7 @@ impl RecentEnds {
         let has_other = match Self::places_of(set, hash) {
             places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => true,
             0 => {
-                let way = Self::way(set, Self::make_way(set, hash, end, stamp));
+                let way = Self::way(set, Self::make_way((set, 0), end, stamp));
                 EndRecord::new(hash, side, end, stamp).store(way);
                 end.is_rst
             }
@@ -535,7 +554,7 @@ impl RecentEnds {
         };
         if !found.is_repeated {
             let own = || (places == ALL_PLACES).then(|| Self::oldest_of_side(set, side, stamp)).flatten();
-            let place = found.place.or_else(own).unwrap_or_else(|| Self::make_way(set, hash, end, stamp));
+            let place = found.place.or_else(own).unwrap_or_else(|| Self::make_way((set, places), end, stamp));
             found.new.store(Self::way(set, place));
         }
         found.has_other
@@ -568,50 +587,51 @@ impl RecentEnds {
         own().max_by_key(|at| record(*at).age(stamp)).filter(|_| own().count() > 1)
     }
 
-    /// The place of a full set that makes way for an end of this connection: that of an end of it that another
-    /// connection has followed already, or of whichever connection is over, or the oldest of the other connections, or
-    /// of its own, and of those that are as old the first in turn. So an end that is forged takes no place from a true
-    /// one of its connection while there are others, and none from a connection that is half closed, which its other
-    /// end will be compared with, while there are some that are over.
+    /// The place of a full set that makes way for an end of the connection whose records are at the places `own`: that
+    /// of an end of it that another connection has followed already, or of whichever connection is over, or the oldest
+    /// of the other connections, or of its own, and of those that are as old the first in turn. So an end that is
+    /// forged takes no place from a true one of its connection while there are others, and none from a connection that
+    /// is half closed, which its other end will be compared with, while there are some that are over.
     #[inline]
-    fn oldest(heads: &[u64; WAY_COUNT], hash: u64, end: End, stamp: u64) -> usize {
+    fn oldest((heads, own): (&[u64; WAY_COUNT], u64), end: End, stamp: u64) -> usize {
         let first = Self::in_turn(end, 0);
-        // Below the rank and the age stands how many come behind it, and then the place.
+        // Below the rank and the age stands how many come behind it, and then the place. No branch: which is the oldest
+        // is as good as random.
         let oldest = (0..WAY_COUNT).map(|at| {
             let (head, age) = (heads[at], EndRecord::age_of_head(heads[at], stamp));
-            let is_own = EndRecord::is_head_of(head, hash);
-            let is_over = EndRecord::has_ended_in_head(head) & (age > OVER_BEHIND_END);
-            let is_left = is_own & (head & SUCCEEDED_BIT != 0);
-            let rank = u64::from(!is_own).max(2 * u64::from(is_over)).max(3 * u64::from(is_left));
+            let is_own = own >> at & 1;
+            let is_over = EndRecord::ended_bit(head) & u64::from(age > OVER_BEHIND_END);
+            let is_left = is_own & head >> SUCCEEDED_BIT.trailing_zeros();
+            // One of its own is 0, another connection's 1, whichever is over 2, what another has followed 3.
+            let rank = (1 + is_over - (is_own & !is_over)) | (3 * is_left);
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             ((rank * (STAMP_MASK + 1) + age) as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
-        oldest.max().unwrap_or(0) % WAY_COUNT
+        oldest.fold(0, usize::max) % WAY_COUNT
     }
 
-    /// A place of a set for an end of this connection: a free one, or that of the oldest. Of another connection nothing
-    /// stays: with one of its ends alone what comes behind the other would seem not to have ended.
-    #[inline]
-    fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+    /// A place of a set for an end of the connection whose records are at the places `own`: a free one, or that of the
+    /// oldest. Of another connection nothing stays: with one of its ends alone what comes behind the other would seem
+    /// not to have ended.
+    #[inline(always)]
+    fn make_way((set, own): (&SharedLine, u64), end: End, stamp: u64) -> usize {
         let heads = Self::heads(set);
         let free = (0..WAY_COUNT).map(|at| u64::from(heads[at] == 0) << at).sum();
         if free != 0 {
             return Self::in_turn(end, Self::steps_to(free, end).trailing_zeros() as usize);
         }
-        let place = Self::oldest(&heads, hash, end, stamp);
-        if !EndRecord::is_head_of(heads[place], hash) {
-            Self::forget(set, &heads, heads[place] >> TAG_SHIFT);
+        let place = Self::oldest((&heads, own), end, stamp);
+        if own >> place & 1 == 0 {
+            Self::forget(set, heads[place] >> TAG_SHIFT);
         }
         place
     }
 
-    /// Forgets what is recorded of a connection in its set, of which these are the first words.
+    /// Forgets what is recorded of a connection in its set.
     #[inline]
-    fn forget(set: &SharedLine, heads: &[u64; WAY_COUNT], hash: u64) {
-        for (at, head) in heads.iter().enumerate() {
-            if EndRecord::is_head_of(*head, hash) {
-                set.0[at * RECORD_WORDS].store(0, Relaxed);
-            }
+    fn forget(set: &SharedLine, hash: u64) {
+        for at in ones::<WAY_COUNT>(Self::places_of(set, hash)) {
+            set.0[at * RECORD_WORDS].store(0, Relaxed);
         }
     }
 
@@ -641,7 +661,7 @@ impl RecentEnds {
         let Some(place) = place else { return };
         let before = heads[place];
         if before & USED_BIT != 0 && !is_of(before) {
-            Self::forget(set, &heads, before >> TAG_SHIFT);
+            Self::forget(set, before >> TAG_SHIFT);
         }
         EndRecord::begun(hash, side, first, stamp).store(Self::way(set, place));
     }

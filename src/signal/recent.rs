@@ -43,6 +43,11 @@ fn has(parts: u64, part: u64) -> bool {
 
 /// The parts at a place without this one.
 fn without(parts: u64, part: u64) -> u64 {
+    // What came last goes most often.
+    let older = parts >> PART_BITS;
+    if parts & PART_MASK == part && !has(older, part) {
+        return older;
+    }
     if !has(parts, part) {
         return parts;
     }
