@@ -308,7 +308,7 @@ impl<T: Timekeeper> Port<T> {
     /// Sends the signals that wait in the stage.
     fn flush_stage(&mut self) {
         let writers = &mut self.writers;
-        self.signaller.flush(|signal| writers.send(&signal));
+        self.signaller.flush(|signal| writers.send(signal));
     }
 
     /// The number of packets so far whose link type can be read.
@@ -384,13 +384,13 @@ impl<T: Timekeeper> Port<T> {
     #[inline(always)]
     fn plain<'a>(&mut self, frame: impl PlainFrame<'a>) {
         let (writers, time) = (&mut self.writers, &self.time);
-        self.signaller.push_header(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
+        self.signaller.push_header(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(signal));
     }
 
     #[inline(always)]
     fn segment(&mut self, segment: TcpSegment) {
         let (writers, time) = (&mut self.writers, &self.time);
-        self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
+        self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(signal));
     }
 
     /// Sends the marks that belong before a packet of this stamp. Returns whether the packet waits instead, which

@@ -257,14 +257,14 @@ impl Inbox {
             };
         }
         let mut gathered = self.gathered.take().unwrap_or_else(SignalBlock::new);
-        gathered.signals.clear();
+        gathered.clear();
         let now = now();
         while !gathered.is_full()
             && let Some(next) = self.next_source(clock, now)
         {
             self.sources[next].pass_on(&mut gathered);
         }
-        if !gathered.signals.is_empty() {
+        if gathered.count > 0 {
             return Some(Message::Signals(gathered));
         }
         self.gathered = Some(gathered);
@@ -399,7 +399,7 @@ impl MergedQueue {
             gathered.push(signal);
         }
         self.taken += 1;
-        if self.taken >= block.signals.len()
+        if self.taken >= block.count
             && let Some(Message::Signals(block)) = self.head.take()
         {
             self.reader.recycle(block);

@@ -76,38 +76,47 @@ const FIRST_COUNT: usize = 24;
 /// How many signals ahead a writer prefetches its block, which the reader has had in its cache.
 const WRITE_AHEAD: usize = 8;
 
-/// A block of signals. Its memory is allocated when it is made, and touched when it is filled.
+/// A block of signals.
 pub struct SignalBlock {
-    signals: Vec<Signal>,
+    /// An array, because a vector would have to be able to grow wherever a signal is put into it.
+    places: Box<[Signal; BLOCK_SIGNAL_COUNT]>,
+    /// How many places are taken, from the first on.
+    count: usize,
 }
 
 impl SignalBlock {
     fn new() -> Self {
-        SignalBlock { signals: Vec::with_capacity(BLOCK_SIGNAL_COUNT) }
+        SignalBlock { places: Box::new([Signal::EMPTY; BLOCK_SIGNAL_COUNT]), count: 0 }
     }
 
     /// The signals, in order.
     #[must_use]
     pub fn signals(&self) -> &[Signal] {
-        &self.signals
+        &self.places[..self.count.min(BLOCK_SIGNAL_COUNT)]
     }
 
     /// Prefetches the first signals, which another core has written.
     fn prefetch(&self) {
-        self.signals.iter().take(FIRST_COUNT).for_each(prefetch);
+        self.signals().iter().take(FIRST_COUNT).for_each(prefetch);
     }
 
+    /// Appends a signal to a block that is not full.
     #[inline]
     fn push(&mut self, signal: &Signal) {
-        if let Some(ahead) = self.signals.spare_capacity_mut().get(WRITE_AHEAD) {
+        if let Some(ahead) = self.places.get(self.count + WRITE_AHEAD) {
             prefetch(ahead);
         }
-        self.signals.push(*signal);
+        self.places[self.count % BLOCK_SIGNAL_COUNT] = *signal;
+        self.count += 1;
     }
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.signals.len() >= BLOCK_SIGNAL_COUNT
+        self.count >= BLOCK_SIGNAL_COUNT
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
     }
 }
 
@@ -317,7 +326,7 @@ impl Writer {
     }
 
     fn send_block(&mut self) {
-        if self.block.signals.is_empty() {
+        if self.block.count == 0 {
             return;
         }
         let is_in_order = self.send_passed();
@@ -326,14 +335,14 @@ impl Writer {
         }
         if !is_in_order || self.room == 0 && !self.wait_for_room() {
             self.is_dropping = true;
-            self.dropped += self.block.signals.len() as u64;
-            self.block.signals.clear();
+            self.dropped += self.block.count as u64;
+            self.block.clear();
             return;
         }
         // If every place of the queue is taken, two blocks are with the reader and one is here, one block is still
         // free.
         let mut next = self.shared.empty.pop().unwrap_or_else(SignalBlock::new);
-        next.signals.clear();
+        next.clear();
         let block = std::mem::replace(&mut self.block, next);
         // Only this thread fills the queue, so the room is still there.
         drop(self.shared.full.push(Message::Signals(block)));

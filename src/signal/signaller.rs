@@ -414,7 +414,7 @@ impl Signaller {
 
     /// Takes in one segment, as [`Self::push_header`] its header.
     #[inline(always)]
-    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
+    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(&Signal)) {
         match segment.addresses {
             Addresses::V4 { src, dst } => {
                 self.push_header(ReadHeader::<KeyV4>::new(segment, [src, dst]), time, out);
@@ -436,7 +436,7 @@ impl Signaller {
         &mut self,
         header: H,
         time: impl FnOnce() -> (u64, i64),
-        out: impl FnMut(Signal),
+        out: impl FnMut(&Signal),
     ) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
         // Packets with a flag need it too.
@@ -758,14 +758,14 @@ impl Signaller {
 
     /// Empties the stage, and hands its signals to `out`.
     #[inline(never)]
-    pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
+    pub fn flush(&mut self, mut out: impl FnMut(&Signal)) {
         self.settle();
         let (kept, v6) = self.stage.take();
         self.counts.signals += u64::from(kept.count_ones());
         let signals = self.stage.signals_mut();
         self.v4.set(signals, kept & !v6);
         self.v6.set(signals, v6);
-        ones::<STAGE_COUNT>(kept).for_each(|at| out(signals[at]));
+        ones::<STAGE_COUNT>(kept).for_each(|at| out(&signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
         self.answered.clear();

@@ -1984,10 +1984,10 @@ mod tests {
             let clock = clock.get_or_insert_with(|| Clock::new(Stamp::unnamed(time_ns)));
             clock.advance(time_ns);
             if let Ok(segment) = parse_frame(LinkType::ETHERNET, frame.bytes) {
-                signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));
+                signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(*signal));
             }
         }
-        signaller.flush(|signal| signals.push(signal));
+        signaller.flush(|signal| signals.push(*signal));
         signals
     }
 

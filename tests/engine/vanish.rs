@@ -208,7 +208,7 @@ impl Live {
             clock.advance(*time_us as i64 * 1_000);
             let segment = parse_frame(LinkType::ETHERNET, bytes).unwrap();
             let mut signals = Vec::new();
-            self.signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));
+            self.signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(*signal));
             self.engine.handle(&signals);
         }
         self.end_interval(end_us, clock.tick());
@@ -216,7 +216,7 @@ impl Live {
 
     fn end_interval(&mut self, end_us: u64, end_tick: u64) {
         let mut signals = Vec::new();
-        self.signaller.flush(|signal| signals.push(signal));
+        self.signaller.flush(|signal| signals.push(*signal));
         self.engine.handle(&signals);
         let end_ns = end_us as i64 * 1_000;
         let marker = Marker { end_ns, end_tick, ..Marker::default() };

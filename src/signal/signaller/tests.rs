@@ -47,8 +47,8 @@ fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<SignalKind> 
 
 fn signals(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Signal> {
     let mut signals = Vec::new();
-    segments.iter().for_each(|segment| signaller.push(segment, || (1, 0), |signal| signals.push(signal)));
-    signaller.flush(|signal| signals.push(signal));
+    segments.iter().for_each(|segment| signaller.push(segment, || (1, 0), |signal| signals.push(*signal)));
+    signaller.flush(|signal| signals.push(*signal));
     signals
 }
 
@@ -280,9 +280,9 @@ fn both_directions_have_one_key_without_tags_unless_asked() {
     let mut signals = Vec::new();
     let mut signaller = signaller(false, 64);
     for segment in [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK)] {
-        signaller.push(&segment, || (1, 0), |signal| signals.push(signal));
+        signaller.push(&segment, || (1, 0), |signal| signals.push(*signal));
     }
-    signaller.flush(|signal| signals.push(signal));
+    signaller.flush(|signal| signals.push(*signal));
     assert_eq!(signals[0].key(), signals[1].key());
     assert_eq!(signals[0].hash(), signals[1].hash());
     assert_eq!(signals[0].parts().sender, signals[1].parts().sender.other());

@@ -101,8 +101,8 @@ fn signals_in_order(copies: Copies, seen: &[bool], pickup: u32, order: &mut Vec<
     let mut choices = seen.iter();
     while let Some(at) = next(&copies, &mut choices) {
         let (now_ns, segment) = copies[at].pop_front().unwrap();
-        signallers[at].push(&segment, || (FIRST_TICK, now_ns), |signal| queues[at].push_back(signal));
-        signallers[at].flush(|signal| queues[at].push_back(signal));
+        signallers[at].push(&segment, || (FIRST_TICK, now_ns), |signal| queues[at].push_back(*signal));
+        signallers[at].flush(|signal| queues[at].push_back(*signal));
         order.resize(queues.iter().map(VecDeque::len).sum(), at);
     }
     queues
