@@ -16,6 +16,9 @@ use index::Index;
 pub use index::LISTED_MAX;
 use std::ops::RangeInclusive;
 
+/// How many connections ahead the line of one is prefetched while the index is made anew.
+const GROWTH_AHEAD_COUNT: usize = 16;
+
 /// The listed connections, each with its start.
 pub(super) struct Connections<K> {
     entries: Entries<K>,
@@ -93,7 +96,18 @@ impl<K: TableKey> Connections<K> {
     pub(super) fn grow(&mut self, count: usize) {
         let Self { entries, index, hash } = self;
         index.clear(count);
-        entries.iter().enumerate().for_each(|(position, (key, _))| index.insert(hash.hash_one(key), position));
+        let mut hashes = [0; GROWTH_AHEAD_COUNT];
+        for (position, (key, _)) in entries.iter().enumerate() {
+            let hash = hash.hash_one(key);
+            index.prefetch(hash);
+            let before = std::mem::replace(&mut hashes[position % GROWTH_AHEAD_COUNT], hash);
+            if let Some(position) = position.checked_sub(GROWTH_AHEAD_COUNT) {
+                index.insert(before, position);
+            }
+        }
+        for position in entries.len().saturating_sub(GROWTH_AHEAD_COUNT)..entries.len() {
+            index.insert(hashes[position % GROWTH_AHEAD_COUNT], position);
+        }
     }
 
     /// Takes a connection off; the last one takes its place. Returns its start, if it was listed.
