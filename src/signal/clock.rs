@@ -982,7 +982,7 @@ impl Clock {
                 self.begin_other(stamp, wall_ns, false)
             }
             Verdict::Set | Verdict::SetUndecided => {
-                if verdict == Verdict::SetUndecided {
+                if verdict == Verdict::SetUndecided || self.is_in_doubt(stamp.clock) {
                     self.doubt = self.doubt.max(TimeDoubt::Undecided);
                 }
                 if self.is_of_before(stamp) {
@@ -1027,6 +1027,11 @@ impl Clock {
             let before_ns = from_ns.saturating_sub(FOLLOWS_MAX_NS)..=until_ns;
             self.walls_ns(stamp).any(|(wall_ns, ..)| before_ns.contains(&wall_ns) && !is_near(wall_ns, self.highest_ns))
         })
+    }
+
+    /// Whether this source goes by a clock that may be none. What the clock has shown is lost when another is set.
+    fn is_in_doubt(&self, source: ClockName) -> bool {
+        self.others.iter().any(|other| other.is_doubtful && other.names.has(source))
     }
 
     /// Begins a clock beside the main one, which shows `wall_ns`. Returns that.
@@ -1427,6 +1432,18 @@ mod tests {
         run(&mut clock, &(0..=400).chain([614]).chain(401..=420).collect::<Vec<_>>());
         // Behind gaps of 102 s and 131 s, the second as long as the wrong stamp was ahead and the clock is behind.
         run(&mut clock, &[522, 522, 540, 671, 671, 671, 672]);
+        assert_eq!(clock.doubt(), TimeDoubt::Undecided);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_takes_no_doubt_away() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        let before = (0..270).chain([638]).chain((270..=530).step_by(10));
+        // They seem to follow the wrong stamp, long enough for the source to go by that clock alone.
+        let behind_gap = (593..=983).step_by(5);
+        let stamps: Vec<i64> = before.chain(behind_gap).chain(1_055..1_200).collect();
+        let elapsed_s = run(&mut clock, &stamps);
+        assert!(elapsed_s.last().is_some_and(|elapsed_s| *elapsed_s < 1_000), "time is not known");
         assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
 
