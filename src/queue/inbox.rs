@@ -264,7 +264,7 @@ impl Inbox {
         {
             self.sources[next].pass_on(&mut gathered);
         }
-        if gathered.count > 0 {
+        if !gathered.signals().is_empty() {
             return Some(Message::Signals(gathered));
         }
         self.gathered = Some(gathered);
@@ -399,7 +399,7 @@ impl MergedQueue {
             gathered.push(signal);
         }
         self.taken += 1;
-        if self.taken >= block.count
+        if self.taken >= block.signals().len()
             && let Some(Message::Signals(block)) = self.head.take()
         {
             self.reader.recycle(block);

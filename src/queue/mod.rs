@@ -103,6 +103,7 @@ impl SignalBlock {
     /// Appends a signal to a block that is not full.
     #[inline]
     fn push(&mut self, signal: &Signal) {
+        debug_assert!(!self.is_full(), "a signal would take another's place");
         if let Some(ahead) = self.places.get(self.count + WRITE_AHEAD) {
             prefetch(ahead);
         }
