@@ -32,15 +32,40 @@ const TAG_BITS: u32 = 8;
 
 const _: () = assert!(LISTED_MAX < 1 << (u32::BITS - TAG_BITS));
 
+/// The slots, and behind them the number of connections in later lines whose home is this line or an earlier one.
 #[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-struct Line {
-    slots: [u32; SLOT_COUNT],
-    /// The number of connections in later lines whose home is this line or an earlier one.
-    passed_count: u32,
-}
+#[repr(align(64))]
+struct Line([u32; SLOT_COUNT + 1]);
 
 const _: () = assert!(size_of::<Line>() == 64);
+
+impl Line {
+    /// The slots that pass, a bit each. All are looked at, without a branch.
+    #[inline]
+    fn slots(&self, passes: impl Fn(u32) -> bool) -> u32 {
+        // With constant bits this is vectorised. The last word is no slot.
+        const BITS: [u32; SLOT_COUNT + 1] = {
+            let (mut bits, mut at) = ([0; SLOT_COUNT + 1], 0);
+            while at < SLOT_COUNT {
+                bits[at] = 1 << at;
+                at += 1;
+            }
+            bits
+        };
+        let words = self.0.iter().zip(BITS);
+        words.fold(0, |slots, (word, bit)| slots | if passes(*word) { bit } else { 0 })
+    }
+
+    #[inline]
+    fn passed_count(&self) -> u32 {
+        self.0[SLOT_COUNT]
+    }
+
+    #[inline]
+    fn passed_count_mut(&mut self) -> &mut u32 {
+        &mut self.0[SLOT_COUNT]
+    }
+}
 
 fn slot_of(hash: u64, position: usize) -> u32 {
     (position as u32 + 1) << TAG_BITS | hash as u32 & ((1 << TAG_BITS) - 1)
@@ -48,12 +73,6 @@ fn slot_of(hash: u64, position: usize) -> u32 {
 
 fn position_of(slot: u32) -> Option<usize> {
     (slot >> TAG_BITS).checked_sub(1).map(|position| position as usize)
-}
-
-/// The slots of a line with the tag of this hash, a bit each. All slots are compared, without a branch.
-fn candidates(line: &Line, hash: u64) -> u32 {
-    let tag = hash as u8;
-    line.slots.iter().enumerate().fold(0, |slots, (at, slot)| slots | u32::from(*slot as u8 == tag) << at)
 }
 
 /// Positions by hashes.
@@ -112,15 +131,16 @@ impl Index {
         let mut index = self.home(hash);
         for _ in 0..self.lines.len() {
             let line = &self.lines[index];
-            let mut slots = candidates(line, hash);
+            let tag = hash as u8;
+            let mut slots = line.slots(|slot| slot as u8 == tag);
             while slots != 0 {
                 let at = slots.trailing_zeros() as usize;
                 slots &= slots - 1;
-                if let Some(position) = position_of(line.slots[at]).filter(|position| passes(*position)) {
+                if let Some(position) = position_of(line.0[at]).filter(|position| passes(*position)) {
                     return Some((index, at, position));
                 }
             }
-            if line.passed_count == 0 {
+            if line.passed_count() == 0 {
                 return None;
             }
             index = self.behind(index);
@@ -138,11 +158,12 @@ impl Index {
         let mut index = self.home(hash);
         loop {
             let line = &mut self.lines[index];
-            if let Some(slot) = line.slots.iter_mut().find(|slot| **slot == 0) {
-                *slot = slot_of(hash, position);
+            let free = line.slots(|slot| slot == 0);
+            if free != 0 {
+                line.0[free.trailing_zeros() as usize] = slot_of(hash, position);
                 return;
             }
-            line.passed_count += 1;
+            *line.passed_count_mut() += 1;
             index = self.behind(index);
         }
     }
@@ -150,10 +171,10 @@ impl Index {
     /// Removes and returns the position with this hash that passes.
     pub(super) fn remove(&mut self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<usize> {
         let (last, slot, position) = self.locate(hash, passes)?;
-        self.lines[last].slots[slot] = 0;
+        self.lines[last].0[slot] = 0;
         let mut index = self.home(hash);
         while index != last {
-            self.lines[index].passed_count -= 1;
+            *self.lines[index].passed_count_mut() -= 1;
             index = self.behind(index);
         }
         Some(position)
@@ -162,7 +183,7 @@ impl Index {
     /// Replaces the position `before`, which has this hash, with `after`.
     pub(super) fn replace(&mut self, hash: u64, before: usize, after: usize) {
         if let Some((index, slot, _)) = self.locate(hash, |position| position == before) {
-            self.lines[index].slots[slot] = slot_of(hash, after);
+            self.lines[index].0[slot] = slot_of(hash, after);
         }
     }
 }
