@@ -31,6 +31,10 @@ const _: () = assert!(size_of::<Line>() == SLOT_AND_EXTENSION_COUNT * size_of::<
 /// which no flood is to keep a shard busy.
 const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
 
+/// How many entries ahead the other bucket of one is prefetched while one is looked for that can move there: each is
+/// another cache line, and one of the first few nearly always has room.
+const MOVES_AHEAD_COUNT: usize = 4;
+
 /// The place of an entry: its bucket, and in the lowest bits the index of its word there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterSlot(u32);
@@ -516,8 +520,11 @@ impl Filter {
         moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
 
-    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = FilterSlot> {
-        buckets.into_iter().flat_map(Self::slots_of)
+    fn slots([first, second]: [usize; 2]) -> impl Iterator<Item = FilterSlot> {
+        (0..2 * SLOT_COUNT).map(move |number| match number.checked_sub(SLOT_COUNT) {
+            None => FilterSlot::new(first, number as u32),
+            Some(number) => FilterSlot::new(second, number as u32),
+        })
     }
 
     fn slots_of(bucket: usize) -> impl Iterator<Item = FilterSlot> {
@@ -530,7 +537,13 @@ impl Filter {
         buckets: [usize; 2],
         place: impl Fn(&Self, usize) -> Option<FreePlace>,
     ) -> Option<(FilterSlot, Placed)> {
-        let (from, to) = Self::slots(buckets).find_map(|from| Some((from, place(self, self.other_of(from))?)))?;
+        let prefetch_other = |from| prefetch(&self.buckets[self.other_of(from)]);
+        let mut ahead = Self::slots(buckets);
+        ahead.by_ref().take(MOVES_AHEAD_COUNT).for_each(prefetch_other);
+        let (from, to) = Self::slots(buckets).find_map(|from| {
+            ahead.next().into_iter().for_each(prefetch_other);
+            Some((from, place(self, self.other_of(from))?))
+        })?;
         self.relocate(from, to.slot);
         Some((from, Placed::Moved(Moved { to: [Some(to.slot), None], has_forgotten: to.is_closed })))
     }
