@@ -37,7 +37,9 @@ pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
 pub(super) fn digest(one: SocketAddr, other: SocketAddr) -> [u8; DIGEST_SIZE] {
     let (first, second) =
         if (one.ip(), one.port()) <= (other.ip(), other.port()) { (one, other) } else { (other, one) };
-    let (mut block, mut size) = ([0; BLOCK_SIZE], 2);
+    // In an array, so that it is not copied to be compressed.
+    let (mut blocks, mut size) = ([[0; BLOCK_SIZE]], 2);
+    let block = &mut blocks[0];
     let mut put = |bytes: &[u8]| {
         block[size..size + bytes.len()].copy_from_slice(bytes);
         size += bytes.len();
@@ -55,7 +57,7 @@ pub(super) fn digest(one: SocketAddr, other: SocketAddr) -> [u8; DIGEST_SIZE] {
     block[size] = 0x80;
     block[BLOCK_SIZE - 2..].copy_from_slice(&(8 * size as u16).to_be_bytes());
     let mut state = SHA1_BEGIN;
-    compress(&mut state, &[block]);
+    compress(&mut state, &blocks);
     let mut hash = [0; DIGEST_SIZE];
     hash.as_chunks_mut().0.iter_mut().zip(state).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
     hash

@@ -67,13 +67,13 @@ impl TimeFormatter {
             _ => date(time_ns),
         };
         self.day = Some((day, date));
-        let seconds = of_day_us / 1_000_000;
+        let (seconds, fraction_us) = ((of_day_us / 1_000_000) as u32, (of_day_us % 1_000_000) as u32);
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         text[..DATE_SIZE].copy_from_slice(&date);
         put(&mut text[11..13], seconds / 3_600);
         put(&mut text[14..16], seconds / 60 % 60);
         put(&mut text[17..19], seconds % 60);
-        put(&mut text[20..26], of_day_us % 1_000_000);
+        put(&mut text[20..26], fraction_us);
         Text(text)
     }
 }
@@ -87,7 +87,8 @@ fn date(time_ns: i64) -> [u8; DATE_SIZE] {
 }
 
 /// Writes a number in decimal, padded with zeros to the width of `place`.
-fn put(place: &mut [u8], mut number: i64) {
+#[inline(always)]
+fn put(place: &mut [u8], mut number: u32) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
