@@ -12,6 +12,7 @@ use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
 use crate::list::{Row, RowState};
 use crate::signal::{TICK_BITS, TICK_NS};
+use flowpeel_iblt::hash::GOLDEN_64;
 use std::net::SocketAddr;
 
 /// What a line says.
@@ -46,7 +47,7 @@ fn number_of(digest: &[u8], vlan: VlanTags, start_ns: i64) -> u64 {
     let tags = vlan.iter().fold(0, |tags, tag| tags << 16 | u64::from(tag));
     let ends = digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     // The digest is spread evenly already; the rest is spread by an odd factor, and by its upper half.
-    let mixed = (ends ^ (start << 32 | tags)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (ends ^ (start << 32 | tags)).wrapping_mul(GOLDEN_64);
     (mixed ^ mixed >> 32) >> (u64::BITS - FLOW_ID_BITS)
 }
 

@@ -796,6 +796,7 @@ impl RecentEnds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::mixed as hash;
     use Side::{First, Second};
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -816,11 +817,6 @@ mod tests {
 
     fn rst(sent: u32) -> End {
         End { is_rst: true, at: at(sent, 0) }
-    }
-
-    fn hash(seed: u64) -> u64 {
-        let word = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     }
 
     /// Both sides of a connection have sent a FIN, in the second 0.

@@ -483,6 +483,19 @@ impl Signal {
     }
 }
 
+/// The number of a connection as good as a hash of it, for tests.
+#[cfg(test)]
+pub(crate) fn mixed(number: u64) -> u64 {
+    let word = (number + 1).wrapping_mul(flowpeel_iblt::hash::GOLDEN_64);
+    (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// The hash of the connection with this number, for tests.
+#[cfg(test)]
+pub(crate) fn numbered(number: u64) -> ConnectionHash {
+    ConnectionHash::new(u128::from(mixed(number)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,11 +131,11 @@ impl RecentConnections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::mixed;
 
-    /// The hash of a connection, as good as random.
+    /// The hash of a connection, of which the lower half is enough.
     fn hash(number: u64) -> u64 {
-        let word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+        mixed(number) >> 16
     }
 
     #[test]

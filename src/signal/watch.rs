@@ -121,12 +121,8 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::mixed as hash;
     use std::collections::BTreeSet;
-
-    fn hash(seed: u64) -> u64 {
-        let word = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    }
 
     #[test]
     fn it_is_a_set() {

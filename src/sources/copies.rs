@@ -9,7 +9,7 @@
 //! one takes the oldest. One that has to go sooner than its copy comes leaves a packet that counts twice.
 
 use crate::signal::{Moment, ORIGIN_COUNT, Signal};
-use flowpeel_iblt::hash::place_of;
+use flowpeel_iblt::hash::{GOLDEN_64, place_of};
 
 /// How long copies of a packet may be apart, in nanoseconds: longer than a router's queues hold a packet, and half of
 /// what a host waits before it sends a SYN again (a second, RFC 6298).
@@ -55,7 +55,7 @@ impl Copies {
         let parts = signal.parts();
         let said = u64::from(parts.isn) | (parts.kind as u64) << 32 | (parts.sender as u64) << 40;
         // Not zero, which is an empty place.
-        let what = (signal.hash().to_bits() ^ said.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
+        let what = (signal.hash().to_bits() ^ said.wrapping_mul(GOLDEN_64)) | 1;
         let set = &mut self.sets[place_of((what >> 32) as u32, SET_COUNT)];
         let (moment, origin) = (signal.moment(), 1_u16 << signal.origin().index());
         let is_recent = |counted: &Counted| moment.since_ns(counted.moment).abs() <= COPY_AGE_MAX_NS;
@@ -79,11 +79,11 @@ impl Copies {
 mod tests {
     use super::*;
     use crate::flow::{KeyV4, Side, VlanTags};
-    use crate::signal::{ConnectionHash, Origin, SignalKind, SignalParts};
+    use crate::signal::{Origin, SignalKind, SignalParts, numbered};
 
     fn packet(connection: u64, kind: SignalKind, isn: u32, origin: usize, at_ms: i64) -> Signal {
         let key = KeyV4::new((1, 1), (2, 2), VlanTags::NONE);
-        let hash = ConnectionHash::new(u128::from(connection.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let hash = numbered(connection);
         let parts = SignalParts { tick: 0, kind, sender: Side::First, isn };
         Signal::new(&key, hash, parts).at(Moment::of(at_ms * 1_000_000)).from_origin(Origin::new(origin))
     }

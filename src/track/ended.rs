@@ -219,10 +219,7 @@ impl EndedConnections {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hash(number: u64) -> ConnectionHash {
-        ConnectionHash::new(u128::from((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-    }
+    use crate::signal::numbered as hash;
 
     fn ended(number: u32) -> Ended {
         let client = if number.is_multiple_of(2) { Side::First } else { Side::Second };

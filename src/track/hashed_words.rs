@@ -192,10 +192,7 @@ impl<const CHOICE_COUNT: usize> HashedWords<CHOICE_COUNT> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hash(number: u64) -> ConnectionHash {
-        ConnectionHash::new(u128::from((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-    }
+    use crate::signal::numbered as hash;
 
     #[test]
     fn with_two_sets_a_word_half_of_the_table_is_used_before_one_makes_way() {

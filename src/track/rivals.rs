@@ -340,13 +340,10 @@ impl Rivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::numbered as hash;
     use Side::{First, Second};
 
     const TIMEOUT: u64 = 600;
-
-    fn hash(number: u64) -> ConnectionHash {
-        ConnectionHash::new(u128::from((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-    }
 
     #[test]
     fn the_clients_next_packet_answers_or_contradicts() {

@@ -1,6 +1,7 @@
 //! The cache by itself, and under several threads.
 
 use super::*;
+use flowpeel_iblt::hash::GOLDEN_64;
 
 const TIMEOUT_NS: i64 = 60_000_000_000;
 
@@ -21,8 +22,9 @@ fn is_all_idle(cache: &HandshakeCache) -> bool {
     cache.waiting.places.iter().all(|place| place.load(Relaxed) == 0)
 }
 
-fn hash(seed: u64) -> u64 {
-    (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// The hash of a connection. Those of some thousand are spread evenly, so that no set has more of them than others.
+fn hash(number: u64) -> u64 {
+    (number + 1).wrapping_mul(GOLDEN_64)
 }
 
 #[test]
@@ -291,7 +293,6 @@ fn two_that_wait_in_two_levels_are_one_connections() {
 #[test]
 fn those_that_wait_wait_on() {
     let cache = HandshakeCache::new(256, 60_000_000_000);
-    let hash = |number: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for number in 0..300 {
         cache.put(hash(number), Side::First, Some(number as u32), number as i64);
     }
