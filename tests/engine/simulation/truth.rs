@@ -254,6 +254,15 @@ impl Connection {
         self.doubt = self.doubt.filter(stays).or(Some(why));
     }
 
+    /// Doubts the connection if a packet of this side, its own or a false one, happens to follow a false SYN-ACK: the
+    /// two are then a handshake for all that passed.
+    fn doubt_if_followed(&mut self, segment: &Segment, side: usize) {
+        let follows = |answer: &u32| segment.seq.wrapping_sub(*answer) < FIRST_WINDOW_SIZE;
+        if self.false_answers[side].iter().any(follows) {
+            self.doubt_because("a number happens to follow a false SYN-ACK");
+        }
+    }
+
     /// Something that was not of this connection passed, from this side.
     fn interfered(&mut self, now_us: i64, segment: &Segment, side: usize, ended_count: u64) {
         let is_complete = self.complete_us.is_some();
@@ -281,6 +290,9 @@ impl Connection {
             self.seems_alive |= self.fins[side];
         } else if segment.is_plain() && side == 0 && self.answered_us.is_some() {
             self.doubt.get_or_insert(PREMATURE);
+        }
+        if !segment.has(SYN | RST) {
+            self.doubt_if_followed(segment, side);
         }
         if segment.has(SYN) && segment.has(ACK) {
             self.false_answers[1 - side].push(segment.ack);
@@ -718,10 +730,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
         return;
     }
     connection.has_passed[side] = true;
-    let follows = |answer: &u32| segment.seq.wrapping_sub(*answer) < FIRST_WINDOW_SIZE;
-    if connection.false_answers[side].iter().any(follows) {
-        connection.doubt_because("its number happens to follow a false SYN-ACK");
-    }
+    connection.doubt_if_followed(segment, side);
     let follows_syn = side == 0 && connection.first_number == Some(segment.seq);
     connection.is_answered_early |= follows_syn && connection.answered_us.is_none();
     let may_seem_answered = side == 1 || !connection.false_answers[0].is_empty();
