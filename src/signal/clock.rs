@@ -1002,10 +1002,12 @@ impl Clock {
     }
 
     /// Forgets the clocks that were in doubt and are on the way to a time that has passed: their stamps were of that
-    /// time, and such as come later would be mapped to where it began.
+    /// time, and such as come later would be mapped to where it began. The doubt stays: what began by one of them began
+    /// before that time, for all that its tick says.
     fn forget_passed(&mut self, until_ns: i64) {
         let passed_ns = self.highest_ns..=until_ns.saturating_add(FOLLOWS_MAX_NS);
         let mut others = std::mem::take(&mut self.others);
+        let count = others.len();
         others.retain(|other| {
             let is_passed =
                 other.is_doubtful && self.main_names.0 & other.names.0 != 0 && passed_ns.contains(&other.last_ns);
@@ -1015,6 +1017,9 @@ impl Clock {
             }
             !is_passed
         });
+        if others.len() < count {
+            self.doubt = self.doubt.max(TimeDoubt::Undecided);
+        }
         self.others = others;
     }
 
@@ -1412,6 +1417,16 @@ mod tests {
         // What is 95 s later does not follow a clock that is as far ahead.
         assert!(clock.others.iter().all(|other| !other.is_doubtful), "{:?}", clock.others);
         assert!(!clock.knows(Stamp::unnamed((1_299 + 95) * SECOND_NS)));
+    }
+
+    #[test]
+    fn what_began_in_doubt_has_a_start_in_doubt_when_time_has_passed_after_all() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &[0, 0, 0, 1, 1, 2]);
+        // Too few packets behind the first two gaps to say anything, and three a minute apart behind the last.
+        let elapsed_s = run(&mut clock, &[150, 150, 450, 450, 603, 603, 664, 724, 784]);
+        assert_eq!((elapsed_s[5], elapsed_s[8]), (2, 784));
+        assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
 
     #[test]
