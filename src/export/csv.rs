@@ -4,7 +4,8 @@
 //! without connections is a row in which nothing else is set. No value ever needs quotes.
 
 use crate::export::community_id;
-use crate::export::flow_line::{ArchivedFlow, address, number, seconds};
+use crate::export::decimal::{number, seconds};
+use crate::export::flow_line::{ArchivedFlow, address};
 use crate::export::lines::BUFFER_SIZE;
 use crate::export::timestamp::{Text, TimeFormatter};
 use crate::flow::VlanTags;

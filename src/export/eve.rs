@@ -7,7 +7,8 @@
 //! `flow_list`.
 
 use crate::export::community_id::{CommunityId, digest};
-use crate::export::flow_line::{ArchivedFlow, CLOSED, address, number};
+use crate::export::decimal::number;
+use crate::export::flow_line::{ArchivedFlow, CLOSED, address};
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
 use crate::list::{Row, RowState};

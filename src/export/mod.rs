@@ -7,6 +7,7 @@
 mod archived_files;
 mod community_id;
 mod csv;
+mod decimal;
 mod directory;
 mod eve;
 mod event_files;

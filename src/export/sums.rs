@@ -3,6 +3,7 @@
 
 use crate::disk::whole_file::{directory_of, is_file_or_free};
 use crate::error::{Error, Result};
+use crate::export::decimal::number;
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::{BUFFER_SIZE, ListFields, json_line};
 use crate::export::output_directory::{TEMPORARY, write_whole};
@@ -154,7 +155,7 @@ fn differing_line<K: FlowKey>(line: &mut Vec<u8>, timestamp: &str, (key, count):
 
 fn routers(line: &mut Vec<u8>, count: u32) {
     line.extend_from_slice(b",\"routers\":");
-    flow_line::number(line, u64::from(count));
+    number(line, u64::from(count));
 }
 
 /// Appends the end of a line.

@@ -4,6 +4,7 @@
 //! time of day is a matter of digits. (With a calendar's formatter for each time, half of the time for a list went into
 //! them.)
 
+use crate::export::decimal::digits;
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 
@@ -67,13 +68,13 @@ impl TimeFormatter {
             _ => date(time_ns),
         };
         self.day = Some((day, date));
-        let (seconds, fraction_us) = ((of_day_us / 1_000_000) as u32, (of_day_us % 1_000_000) as u32);
+        let seconds = of_day_us / 1_000_000;
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         text[..DATE_SIZE].copy_from_slice(&date);
         put(&mut text[11..13], seconds / 3_600);
         put(&mut text[14..16], seconds / 60 % 60);
         put(&mut text[17..19], seconds % 60);
-        put(&mut text[20..26], fraction_us);
+        put(&mut text[20..26], of_day_us % 1_000_000);
         Text(text)
     }
 }
@@ -88,11 +89,8 @@ fn date(time_ns: i64) -> [u8; DATE_SIZE] {
 
 /// Writes a number in decimal, padded with zeros to the width of `place`.
 #[inline(always)]
-fn put(place: &mut [u8], mut number: u32) {
-    for digit in place.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
+fn put(place: &mut [u8], number: i64) {
+    place.copy_from_slice(&digits(number as u64, place.len())[..place.len()]);
 }
 
 #[cfg(test)]

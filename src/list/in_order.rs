@@ -113,6 +113,7 @@ mod tests {
     use super::*;
     use crate::flow::{KeyV4, KeyV6};
     use crate::list::start::Start;
+    use flowpeel_iblt::hash::GOLDEN_64;
     use proptest::prelude::*;
 
     fn lists<K: TableKey>(numbers: impl Iterator<Item = u64>) -> Vec<Connections<K>> {
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn many_come_in_order_and_in_parts_from_any_order() {
         let count = 300_000u64;
-        let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = |number: u64| number.wrapping_mul(GOLDEN_64);
         let rows_max = (count as usize / LIST_PARTS).max(LIST_PART_COUNT_MIN) * 5 / 4;
         assert!(rows_max < count as usize / 4);
         let odd = |number: u64| if number.is_multiple_of(count / LIST_SAMPLE_COUNT as u64) { 0 } else { 1 << 40 };

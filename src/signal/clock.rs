@@ -1007,19 +1007,16 @@ impl Clock {
     fn forget_passed(&mut self, until_ns: i64) {
         let passed_ns = self.highest_ns..=until_ns.saturating_add(FOLLOWS_MAX_NS);
         let mut others = std::mem::take(&mut self.others);
-        let count = others.len();
         others.retain(|other| {
             let is_passed =
                 other.is_doubtful && self.main_names.0 & other.names.0 != 0 && passed_ns.contains(&other.last_ns);
             if is_passed {
+                self.doubt = self.doubt.max(TimeDoubt::Undecided);
                 let of_it = self.sources.iter_mut().filter(|source| source.last == other.number);
                 of_it.for_each(|source| source.last = self.main_number);
             }
             !is_passed
         });
-        if others.len() < count {
-            self.doubt = self.doubt.max(TimeDoubt::Undecided);
-        }
         self.others = others;
     }
 

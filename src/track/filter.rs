@@ -520,11 +520,8 @@ impl Filter {
         moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
 
-    fn slots([first, second]: [usize; 2]) -> impl Iterator<Item = FilterSlot> {
-        (0..2 * SLOT_COUNT).map(move |number| match number.checked_sub(SLOT_COUNT) {
-            None => FilterSlot::new(first, number as u32),
-            Some(number) => FilterSlot::new(second, number as u32),
-        })
+    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = FilterSlot> {
+        buckets.into_iter().flat_map(Self::slots_of)
     }
 
     fn slots_of(bucket: usize) -> impl Iterator<Item = FilterSlot> {

@@ -134,9 +134,8 @@ impl<K: TableKey> Entries<K> {
     #[inline]
     pub(super) fn iter_within(&self, first_words: RangeInclusive<u64>) -> impl Iterator<Item = (K, Start)> {
         let (packing, (low, high)) = (self.packing, first_words.into_inner());
-        debug_assert!(low <= high);
         // One comparison for both ends.
-        let size = high.wrapping_sub(low);
+        let size = high - low;
         let within = self.all().filter(move |entry| Packing::<K>::first_word(entry).wrapping_sub(low) <= size);
         within.map(move |entry| (packing.key(entry), packing.start(entry)))
     }

@@ -32,10 +32,14 @@ const TAG_BITS: u32 = 8;
 
 const _: () = assert!(LISTED_MAX < 1 << (u32::BITS - TAG_BITS));
 
-/// The slots, and behind them the number of connections in later lines whose home is this line or an earlier one.
+/// The word of a line behind its slots: the number of connections in later lines whose home is this line or an earlier
+/// one.
+const PASSED_COUNT: usize = SLOT_COUNT;
+
+/// The slots, and [`PASSED_COUNT`].
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Line([u32; SLOT_COUNT + 1]);
+struct Line([u32; PASSED_COUNT + 1]);
 
 const _: () = assert!(size_of::<Line>() == 64);
 
@@ -44,8 +48,8 @@ impl Line {
     #[inline]
     fn slots(&self, passes: impl Fn(u32) -> bool) -> u32 {
         // With constant bits this is vectorised. The last word is no slot.
-        const BITS: [u32; SLOT_COUNT + 1] = {
-            let (mut bits, mut at) = ([0; SLOT_COUNT + 1], 0);
+        const BITS: [u32; PASSED_COUNT + 1] = {
+            let (mut bits, mut at) = ([0; PASSED_COUNT + 1], 0);
             while at < SLOT_COUNT {
                 bits[at] = 1 << at;
                 at += 1;
@@ -54,16 +58,6 @@ impl Line {
         };
         let words = self.0.iter().zip(BITS);
         words.fold(0, |slots, (word, bit)| slots | if passes(*word) { bit } else { 0 })
-    }
-
-    #[inline]
-    fn passed_count(&self) -> u32 {
-        self.0[SLOT_COUNT]
-    }
-
-    #[inline]
-    fn passed_count_mut(&mut self) -> &mut u32 {
-        &mut self.0[SLOT_COUNT]
     }
 }
 
@@ -128,10 +122,9 @@ impl Index {
 
     /// The line, the slot and the position of the connection with this hash whose position passes.
     fn locate(&self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<(usize, usize, usize)> {
-        let mut index = self.home(hash);
+        let (mut index, tag) = (self.home(hash), hash as u8);
         for _ in 0..self.lines.len() {
             let line = &self.lines[index];
-            let tag = hash as u8;
             let mut slots = line.slots(|slot| slot as u8 == tag);
             while slots != 0 {
                 let at = slots.trailing_zeros() as usize;
@@ -140,7 +133,7 @@ impl Index {
                     return Some((index, at, position));
                 }
             }
-            if line.passed_count() == 0 {
+            if line.0[PASSED_COUNT] == 0 {
                 return None;
             }
             index = self.behind(index);
@@ -163,7 +156,7 @@ impl Index {
                 line.0[free.trailing_zeros() as usize] = slot_of(hash, position);
                 return;
             }
-            *line.passed_count_mut() += 1;
+            line.0[PASSED_COUNT] += 1;
             index = self.behind(index);
         }
     }
@@ -174,7 +167,7 @@ impl Index {
         self.lines[last].0[slot] = 0;
         let mut index = self.home(hash);
         while index != last {
-            *self.lines[index].passed_count_mut() -= 1;
+            self.lines[index].0[PASSED_COUNT] -= 1;
             index = self.behind(index);
         }
         Some(position)
