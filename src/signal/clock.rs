@@ -369,6 +369,14 @@ impl Run {
         }
     }
 
+    /// As [`Self::leap`], where the first is of a clock that was set, which may be silent then as well. Fewer than
+    /// agree may have wrong stamps, and those elsewhere be right.
+    fn pause(&mut self) {
+        if self.count >= AGREEING_COUNT {
+            self.leap();
+        }
+    }
+
     /// Whether more stamps follow each other elsewhere, so that the first is wrong.
     fn is_contradicted(&self) -> bool {
         self.elsewhere.is_some_and(|(_, count)| count >= AGREEING_COUNT.max(self.count + 1))
@@ -586,7 +594,8 @@ impl Clock {
 
     /// The clock that a stamp follows: it is near to where that clock has to be now, or to its last stamp.
     #[inline]
-    fn followed(&self, Stamp { time_ns, clock }: Stamp) -> Option<Follows> {
+    fn followed(&self, stamp: Stamp) -> Option<Follows> {
+        let Stamp { time_ns, clock } = stamp;
         let is_bound = self.is_bound(clock);
         if (!is_bound || self.main_names.has(clock))
             && (is_near(time_ns, self.highest_ns) || self.main_left_ns.is_some_and(|left_ns| is_near(time_ns, left_ns)))
@@ -594,16 +603,29 @@ impl Clock {
             return Some(Follows::Main);
         }
         // A new source shares no clock that may be a few wrong stamps of another.
-        let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_established();
-        // What is where its clock is expected needs no more than that.
-        let has_left =
-            |other: &OtherClock| self.left_clock(Stamp { time_ns, clock }).is_some_and(|only| other.number != only);
-        let follows = |other: &OtherClock| {
-            may_follow(other)
-                && (is_near(other.on_main(time_ns), self.highest_ns)
-                    || is_near(time_ns, other.last_ns) && !has_left(other))
+        let may_follow = |other: &OtherClock| {
+            let is_shared = other.names.has(clock) || !is_bound && other.is_established();
+            is_shared && !self.may_be_set(other, stamp)
         };
-        self.others.iter().position(follows).map(Follows::Other)
+        self.near_other(stamp, may_follow).map(Follows::Other)
+    }
+
+    /// Where that of the clocks beside the main one is, if there is one, which may be this stamp's and is near to it.
+    fn near_other(&self, stamp: Stamp, may_follow: impl Fn(&OtherClock) -> bool) -> Option<usize> {
+        // What is where its clock is expected needs no more than that.
+        let has_left = |other: &OtherClock| self.left_clock(stamp).is_some_and(|only| other.number != only);
+        let is_near_to = |other: &OtherClock| {
+            is_near(other.on_main(stamp.time_ns), self.highest_ns)
+                || is_near(stamp.time_ns, other.last_ns) && !has_left(other)
+        };
+        self.others.iter().position(|other| may_follow(other) && is_near_to(other))
+    }
+
+    /// Whether the few stamps of a clock may have been wrong ones of the main clock, and this stamp, which is near to
+    /// them, be where that was set to. Only the stamps behind it show that.
+    fn may_be_set(&self, other: &OtherClock, Stamp { time_ns, clock }: Stamp) -> bool {
+        let is_few = other.packets < JUDGED_COUNT_MIN as u32 && !other.is_doubtful;
+        is_few && self.is_main_settled() && self.main_names.has(clock) && !self.is_leap(time_ns)
     }
 
     /// The clock by which the source of a stamp has gone alone for so long that it has left all others, if time may
@@ -789,6 +811,9 @@ impl Clock {
                 may_have_passed |= passed.is_some();
                 run.add(passed.map_or(stamp.time_ns, |(wall_ns, _)| wall_ns));
             }
+            if !may_have_passed {
+                run.pause();
+            }
             if run.is_contradicted() {
                 return Some(match set {
                     _ if self.is_wrong_before(&run, *stamp) => Verdict::OtherClock,
@@ -851,6 +876,9 @@ impl Clock {
             run.add(stamp.time_ns);
             if self.goes_on(*stamp) {
                 return Some(Verdict::OtherClock);
+            }
+            if !may_pass {
+                run.pause();
             }
             if run.is_contradicted() {
                 return Some(if self.is_wrong_before(&run, *stamp) { Verdict::OtherClock } else { set });
@@ -966,7 +994,10 @@ impl Clock {
     /// Applies what was found of a stamp. Returns the wall time of the main clock at it, in ns, as [`Self::on_main`].
     pub fn apply(&mut self, verdict: Verdict, stamp: Stamp) -> i64 {
         match verdict {
-            Verdict::OtherClock => self.begin_other(stamp, self.highest_ns, false),
+            Verdict::OtherClock => match self.near_other(stamp, |other| other.names.has(stamp.clock)) {
+                Some(index) => self.on_other(index, stamp),
+                None => self.begin_other(stamp, self.highest_ns, false),
+            },
             Verdict::Undecided => self.begin_other(stamp, self.highest_ns, true),
             Verdict::Ambiguous => {
                 self.doubt = self.doubt.max(TimeDoubt::Undecided);
@@ -1364,6 +1395,32 @@ mod tests {
         let mut clock = Clock::new(Stamp::unnamed(0));
         assert_eq!(run(&mut clock, &stamps)[199], 198);
         assert_eq!(clock.time_base().wall_ns(clock.tick()), 1_700_000_099 * SECOND_NS);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_the_main_one_although_pauses_follow() {
+        for (set_s, first) in [(1_700_000_000, 100), (-1_000_000, 100), (1_700_000_000, 2), (-1_000_000, 2)] {
+            let behind = (0..150).map(|at| first + 2 * at + 70 * (at / 20).min(3));
+            let stamps: Vec<i64> = (0..first).chain(behind.clone().map(|at| at + set_s)).collect();
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            // The first packet of a clock that was set is of the next tick.
+            let elapsed = run(&mut clock, &stamps).split_off(first as usize);
+            assert_eq!(elapsed, behind.map(|at| at - 1).collect::<Vec<_>>(), "{set_s} behind {first}");
+            assert_eq!(clock.highest_ns(), stamps[stamps.len() - 1] * SECOND_NS, "{set_s} behind {first}");
+            assert_eq!(clock.doubt(), TimeDoubt::None, "{set_s} behind {first}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_to_about_where_a_wrong_stamp_was_does_not_follow_that() {
+        for wrong_count in [1, 2] {
+            let mut stamps: Vec<i64> = (0..400).map(|at| if at < 200 { at } else { at - 5_000 }).collect();
+            (0..wrong_count).for_each(|at| stamps[100 + 20 * at] = -4_760);
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            assert_eq!(run(&mut clock, &stamps)[399], 398, "{wrong_count}");
+            assert_eq!(clock.highest_ns(), stamps[399] * SECOND_NS, "{wrong_count}");
+            assert_eq!(clock.doubt(), TimeDoubt::None, "{wrong_count}");
+        }
     }
 
     #[test]
