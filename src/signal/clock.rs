@@ -725,12 +725,31 @@ impl Clock {
             true => Behind::Enough,
             false => Behind::Some,
         };
-        if self.is_bound(first.clock) {
+        if self.near_other(*first, |other| other.names.has(first.clock)).is_some() {
+            self.judge_near_few(*first, stamps, behind)
+        } else if self.is_bound(first.clock) {
             self.judge_bound(*first, stamps, behind)
         } else if self.is_main_settled() || self.others.iter().any(OtherClock::is_settled) {
             self.judge_new(*first, stamps, behind)
         } else {
             self.judge_beginning(*first, stamps, behind)
+        }
+    }
+
+    /// Judges a stamp that is near to a few which may have been wrong ([`Self::may_be_set`]): the main clock was set if
+    /// most of many behind it follow, and none that the main clock may have made.
+    fn judge_near_few(&self, first: Stamp, stamps: &[Stamp], behind: Behind) -> Option<Verdict> {
+        let mut run = Run::new(first.time_ns);
+        for stamp in stamps {
+            if self.goes_on(*stamp) || self.passed(*stamp).is_some() {
+                return Some(Verdict::OtherClock);
+            }
+            run.add(stamp.time_ns);
+        }
+        match behind {
+            Behind::Some => None,
+            Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(Verdict::Set),
+            Behind::Enough | Behind::All => Some(Verdict::OtherClock),
         }
     }
 
@@ -1421,6 +1440,17 @@ mod tests {
             assert_eq!(clock.highest_ns(), stamps[399] * SECOND_NS, "{wrong_count}");
             assert_eq!(clock.doubt(), TimeDoubt::None, "{wrong_count}");
         }
+    }
+
+    #[test]
+    fn a_clock_whose_few_packets_are_near_to_what_follows_is_not_the_main_one_when_that_pauses() {
+        let behind = -3_386_180;
+        let mut stamps = vec![1, 1 + behind, 1 + behind, 1, 1, 1 + behind, 13 + behind];
+        stamps.extend((0..60).flat_map(|at| [65 + 2 * at, 65 + 2 * at + behind]));
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        assert_eq!(run(&mut clock, &stamps)[stamps.len() - 1], 183);
+        assert_eq!(clock.highest_ns(), 183 * SECOND_NS);
+        assert_eq!(clock.doubt(), TimeDoubt::None);
     }
 
     #[test]
