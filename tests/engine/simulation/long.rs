@@ -67,7 +67,8 @@ impl Position {
         });
         let path = Self::path();
         std::fs::create_dir_all(path.parent().expect("it is a file in a directory")).unwrap();
-        let written = path.with_extension("tmp");
+        // Of two runs at once the file has the position of whichever saved last.
+        let written = path.with_extension(format!("{}.tmp", std::process::id()));
         std::fs::write(&written, saved.to_string()).and_then(|()| std::fs::rename(&written, &path)).unwrap();
     }
 
