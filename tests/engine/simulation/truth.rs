@@ -231,6 +231,12 @@ impl Connection {
         self.false_rst != [false; 2] || has_fin(0) && has_fin(1)
     }
 
+    /// How many others may end until its own ends may be forgotten, of so many where it has no false ones: they are in
+    /// sets of four, and each false one leaves fewer places.
+    fn known_ends(&self, ends_known: u64) -> u64 {
+        ends_known >> (4 * self.false_end_count.min(FALSE_ENDS_MAX))
+    }
+
     fn shown(&self, keeps_last: bool) -> Shown {
         match (self.complete_us, self.ended_us, self.doubt) {
             (_, None, Some(doubt)) => Shown::Doubtful(doubt),
@@ -650,7 +656,7 @@ impl Truth {
                     self.ghosts.insert(ends, "data of an earlier connection behind the end of the last");
                 } else if connection.is_answered_late && side == 0 {
                     self.ghosts.insert(ends, "a handshake with the same numbers");
-                } else if self.ended_count - known_at_count > self.ends_known {
+                } else if self.ended_count - known_at_count > connection.known_ends(self.ends_known) {
                     self.ghosts.insert(ends, "a copy that came when many others had ended");
                 }
             }
