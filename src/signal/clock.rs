@@ -621,6 +621,11 @@ impl Clock {
         self.others.iter().position(|other| may_follow(other) && is_near_to(other))
     }
 
+    /// [`Self::near_other`] of the clocks of this stamp's source, those of a few packets too.
+    fn near_of_source(&self, stamp: Stamp) -> Option<usize> {
+        self.near_other(stamp, |other| other.names.has(stamp.clock))
+    }
+
     /// Whether the few stamps of a clock may have been wrong ones of the main clock, and this stamp, which is near to
     /// them, be where that was set to. Only the stamps behind it show that.
     fn may_be_set(&self, other: &OtherClock, Stamp { time_ns, clock }: Stamp) -> bool {
@@ -725,7 +730,7 @@ impl Clock {
             true => Behind::Enough,
             false => Behind::Some,
         };
-        if self.near_other(*first, |other| other.names.has(first.clock)).is_some() {
+        if self.near_of_source(*first).is_some() {
             self.judge_near_few(*first, stamps, behind)
         } else if self.is_bound(first.clock) {
             self.judge_bound(*first, stamps, behind)
@@ -1013,7 +1018,7 @@ impl Clock {
     /// Applies what was found of a stamp. Returns the wall time of the main clock at it, in ns, as [`Self::on_main`].
     pub fn apply(&mut self, verdict: Verdict, stamp: Stamp) -> i64 {
         match verdict {
-            Verdict::OtherClock => match self.near_other(stamp, |other| other.names.has(stamp.clock)) {
+            Verdict::OtherClock => match self.near_of_source(stamp) {
                 Some(index) => self.on_other(index, stamp),
                 None => self.begin_other(stamp, self.highest_ns, false),
             },

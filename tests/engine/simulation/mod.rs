@@ -42,11 +42,9 @@
 //! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST (a quarter of a
 //!   second, if it reaches beyond that), or when so many others have ended that the end may be forgotten (one in 256 of
 //!   those that there is room for, a sixteenth of these for each false end, or more than three false ends that have
-//!   come, before it or behind). So is forged
-//!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
-//!   Whether such a connection is listed is not certain until another begins between the same ends.
-//! - **A false end that others follow** may have made way for theirs in the engine's tables, and the side's FIN before
-//!   it with it: what passes behind the other side's FIN is life then.
+//!   come, before it or behind). So is forged data of a side that has sent its FIN, and a copy of the SYN-ACK with an
+//!   answer, from a second behind the end on. Whether such a connection is listed is not certain until another begins
+//!   between the same ends.
 //! - **Data of an earlier connection behind the end of the last** between the same ends is life too, for all that is
 //!   known, from two seconds behind its own end on.
 //! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:

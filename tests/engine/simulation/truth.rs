@@ -352,9 +352,6 @@ const MANY_FALSE_ENDS: &str = "many false ends";
 /// It then seems to be one that has ended, if that is known, or to answer a SYN-ACK that was forged.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
 
-/// What was known of its ends may have made way for those of others.
-const FORGOTTEN: &str = "others ended since a false end";
-
 /// It may have been taken off, and with `pickup` found again.
 const SILENT: &str = "it was silent for the idle timeout";
 
@@ -512,7 +509,7 @@ impl Truth {
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
         if connection.hidden_us.is_some() && self.ended_count > connection.ended_at_count {
-            connection.doubt.get_or_insert(FORGOTTEN);
+            connection.doubt.get_or_insert("others ended since a false end");
         }
         own(connection, now_us, segment, side, is_gone, self.ended_count);
         let is_new = !was_complete && connection.complete_us.is_some();
@@ -588,10 +585,6 @@ impl Truth {
             let is_found = ended.doubt != Some(SILENT) || was_half_closed;
             if self.picks_up && was_half_closed && ended.hidden_us.is_some_and(|at_us| now_us - at_us >= LINGERS_US) {
                 self.ghosts.insert(ends, "it may be picked up half closed, behind a false end");
-            }
-            // What follows its second FIN seems to be life where the first is forgotten.
-            if was_half_closed && ended.doubt == Some(FORGOTTEN) {
-                self.ghosts.insert(ends, "its first FIN may be forgotten, behind a false end");
             }
             // What the leap took off.
             if self.picks_up && was_half_closed && ended.was_leaped_over && self.idle_timeout_us.is_some() {
