@@ -13,8 +13,8 @@ use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, ListEnds
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
-    HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS,
-    TICK_BITS, TICK_NS, TwoNames, WarmUp, Watch,
+    FOLLOWS_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS,
+    SYN_TIMEOUT_MAX_TICKS, TICK_BITS, TICK_NS, TwoNames, WarmUp, Watch,
 };
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
@@ -174,6 +174,9 @@ const _: () = assert!(
 );
 
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
+
+// A stamp that is ahead by the most that it may be does not end the handshakes of the last ten seconds.
+const _: () = assert!(FOLLOWS_MAX_NS + 10_000_000_000 <= SYN_TIMEOUT_DEFAULT_S as i64 * 1_000_000_000);
 
 const _: () = assert!(EVICTION_TIMEOUT_MIN_S * 1_000_000_000 / TICK_NS as u64 >= IDLE_EPOCHS);
 

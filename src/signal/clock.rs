@@ -32,8 +32,10 @@ pub const TICK_NS: i64 = 100_000_000;
 /// within that.
 pub const TICK_BITS: u32 = 20;
 
-/// How far a stamp may be from where its clock is expected, in nanoseconds: no network delays packets for a minute.
-const FOLLOWS_MAX_NS: i64 = 60_000_000_000;
+/// How far a stamp may be from where its clock is expected, in nanoseconds: no network delays packets for so long.
+/// It is less than a handshake waits for by default, because a stamp that is ahead by so much moves time as far, and
+/// must not end handshakes that have just begun.
+pub const FOLLOWS_MAX_NS: i64 = 50_000_000_000;
 
 /// The longest time that passes between two packets, in nanoseconds. A clock that leaps further ahead was set: longer
 /// than every timeout, and short enough for the 32 bits of a tick that half-open records keep.
@@ -382,7 +384,7 @@ impl Run {
         self.elsewhere.is_some_and(|(_, count)| count >= AGREEING_COUNT.max(self.count + 1))
     }
 
-    /// Whether the stamps follow each other as those of one clock do: closely for a minute, or far apart in order.
+    /// Whether the stamps follow each other as those of one clock do: closely for long, or far apart in order.
     fn is_certain(&self) -> bool {
         let is_dense = self.count >= JUDGED_COUNT_MIN && self.covered_ns >= FOLLOWS_MAX_NS;
         is_dense || self.is_sparse()
@@ -1495,6 +1497,19 @@ mod tests {
     }
 
     #[test]
+    fn two_clocks_as_far_apart_as_a_handshake_waits_pass_no_time() {
+        // The second is ahead by a minute, and its packets come now before the same ones at the first, now behind them.
+        let ahead_ns = 60 * SECOND_NS;
+        let taken = |at: i64| {
+            let skew_ns = if at % 3 == 2 { -50_000 } else { 50_000 };
+            [at * 1_000_000, at * 1_000_000 + ahead_ns + skew_ns].map(Stamp::unnamed)
+        };
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        let elapsed_ns = follow(&mut clock, &(0..1_000).flat_map(taken).collect::<Vec<_>>());
+        assert_eq!((elapsed_ns[1_999], clock.doubt()), (999 * 1_000_000, TimeDoubt::None));
+    }
+
+    #[test]
     fn a_clock_that_began_in_doubt_before_time_that_passed_is_the_main_one() {
         let mut clock = Clock::new(Stamp::unnamed(0));
         run(&mut clock, &(0..=400).collect::<Vec<_>>());
@@ -1512,9 +1527,9 @@ mod tests {
     fn what_began_in_doubt_has_a_start_in_doubt_when_time_has_passed_after_all() {
         let mut clock = Clock::new(Stamp::unnamed(0));
         run(&mut clock, &[0, 0, 0, 1, 1, 2]);
-        // Too few packets behind the first two gaps to say anything, and three a minute apart behind the last.
-        let elapsed_s = run(&mut clock, &[150, 150, 450, 450, 603, 603, 664, 724, 784]);
-        assert_eq!((elapsed_s[5], elapsed_s[8]), (2, 784));
+        // Too few packets behind the first two gaps to say anything, and three near to each other behind the last.
+        let elapsed_s = run(&mut clock, &[150, 150, 450, 450, 603, 603, 664, 704, 744]);
+        assert_eq!((elapsed_s[5], elapsed_s[8]), (2, 744));
         assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
 

@@ -18,8 +18,8 @@ mod warm_up;
 mod watch;
 
 pub use clock::{
-    CLOCK_LEAP_MAX_NS, Clock, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases, TimeDoubt,
-    Verdict,
+    CLOCK_LEAP_MAX_NS, Clock, FOLLOWS_MAX_NS, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase,
+    TimeBases, TimeDoubt, Verdict,
 };
 pub use ends::{BehindEnd, End, Numbers, RecentEnds};
 pub use handshake::{

@@ -10,7 +10,7 @@ use flowpeel::engine::{Config, Plan};
 use flowpeel::error::Result;
 use flowpeel::list::{List, Row, RowState};
 use flowpeel::run::run;
-use flowpeel::signal::JUDGED_COUNT_MAX;
+use flowpeel::signal::{FOLLOWS_MAX_NS, JUDGED_COUNT_MAX};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex};
@@ -24,11 +24,11 @@ const TICK_US: i64 = 100_000;
 const LYING_US: i64 = 200 * SECOND_US;
 
 /// A pause from which on the next packet does not follow the last one's clock, somewhat less than the engine's.
-const PAUSE_US: i64 = 59 * SECOND_US;
+const PAUSE_US: i64 = FOLLOWS_MAX_NS / 1_000 - SECOND_US;
 
 /// How far a pause may be from how far a clock was set back, and seem to be that clock as it was before: somewhat more
 /// than by how much stamps follow each other.
-const CONFUSING_US: i64 = 65 * SECOND_US;
+const CONFUSING_US: i64 = FOLLOWS_MAX_NS / 1_000 + 5 * SECOND_US;
 
 /// The longest pause of which it may not be known which clock has passed it, in seconds.
 const CONFUSED_MAX_S: u64 = 31 * 86_400;
