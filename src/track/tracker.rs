@@ -1382,7 +1382,10 @@ impl Tracker {
         if let Some(rival) = answered {
             return ControlFlow::Break(self.replace(signal, (slot, entry), rival, true));
         }
-        if self.rivals.end_server(signal.hash(), (parts.sender.other(), parts.isn), &entry, self.now) {
+        // Of another FIN the ISN is not the one that it acknowledges.
+        if signal.is_before_answer()
+            && self.rivals.end_server(signal.hash(), (parts.sender.other(), parts.isn), &entry, self.now)
+        {
             return ControlFlow::Break(None);
         }
         if self.is_refuted(signal, parts, &entry) {

@@ -733,6 +733,25 @@ fn a_fin_that_does_not_follow_a_forged_syn_ack_opens_nothing() {
 }
 
 #[test]
+fn a_fin_of_a_client_in_whose_name_a_syn_ack_was_forged_ends_it() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connection = Connection::new(&mut numbers, 40_000);
+        let mut packets = connection.handshake(BEGIN_US);
+        packets.extend(connection.talk(BEGIN_US + SECOND_US, 0));
+        // It happens to acknowledge shortly less than what the client sends next.
+        let acknowledged = connection.isn.wrapping_sub(numbers.within(0..60_000) as u32);
+        let forged = plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), acknowledged));
+        packets.push((BEGIN_US + 3 * SECOND_US, forged));
+        packets.push((BEGIN_US + 4 * SECOND_US, connection.server_at(ACK, 0)));
+        assert_open_since_the_beginning(&last(packets.clone()));
+        packets.extend(connection.end(BEGIN_US + 5 * SECOND_US, 0));
+        let list = last(packets);
+        assert!(list.rows.is_empty() && list.header.complete, "seed {seed}: {:?}", list.rows);
+    }
+}
+
+#[test]
 fn a_fin_forged_before_the_answer_to_a_syn_ack_hides_nothing() {
     for seed in SEEDS {
         let mut numbers = Numbers(seed);

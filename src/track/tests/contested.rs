@@ -184,7 +184,7 @@ fn a_server_ends_the_one_of_two_handshakes_that_it_acknowledges() {
                     scene.send(key, Server, SignalKind::SynAck, isn);
                 }
                 let start = tick(&scene);
-                assert_eq!(scene.send(key, Server, SignalKind::Fin, acknowledged), None);
+                assert_eq!(scene.send_fin_before_answer(key, Server, acknowledged), None);
                 if ends_with_answer {
                     let passed = scene.send(key, Client, SignalKind::Fin, ISN);
                     assert_eq!(passed, Some(Event::Pass(key, start)));
@@ -207,7 +207,7 @@ fn what_takes_the_place_of_another_and_ends_with_one_packet_has_opened_and_close
         assert_eq!(scene.play(key, "7SaD+").len(), 1);
         let second = tick(&scene);
         scene.send(key, Server, SignalKind::SynAck, ISN);
-        assert_eq!(scene.send(key, Server, SignalKind::Fin, ISN + 3_000), None);
+        assert_eq!(scene.send_fin_before_answer(key, Server, ISN + 3_000), None);
         let event = scene.send(key, Client, SignalKind::Fin, ISN);
         assert_eq!(event, Some(Event::CloseAndPass((key, first), (key, second))));
         assert_eq!((scene.counts().opened, scene.counts().closed), (2, 2));

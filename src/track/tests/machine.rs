@@ -77,6 +77,8 @@ struct Packet {
     sender: Sender,
     kind: SignalKind,
     isn: u32,
+    /// Of a FIN of what is known: whether the capture side waits for the answer of the other side, whose ISN this is.
+    is_before_answer: bool,
     pause_ticks: u64,
 }
 
@@ -274,6 +276,9 @@ impl Machine {
             self.closed += u64::from(is_open) + u64::from(is_over);
             self.opened += 1;
             return Some(events.into_iter().flatten().collect());
+        }
+        if !packet.is_before_answer {
+            return None;
         }
         let client = other(packet.sender);
         let is_own = (known.client, known.isn) == (client, packet.isn);
@@ -698,11 +703,12 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
         1 => Just(SignalKind::Completes), 1 => Just(SignalKind::Alive)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
-    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, isn, pause)| {
+    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, any::<bool>(), pause);
+    let packet = packet.prop_map(|(connection, first, kind, isn, is_before_answer, pause_ticks)| {
         let sender = if first { Sender::Client } else { Sender::Server };
         // Further from each other than a window.
         let isn = isn << 20;
-        Packet { connection, sender, kind, isn, pause_ticks: pause }
+        Packet { connection, sender, kind, isn, is_before_answer, pause_ticks }
     });
     prop::collection::vec(packet, 1..300)
 }
@@ -757,7 +763,12 @@ fn agrees(packets: &[Packet], rules: Rules) {
     for &packet in packets {
         scene.pass(packet.pause_ticks);
         let Packet { connection, sender, kind, isn, .. } = packet;
-        let event = scene.send(any_key(connection), sender, kind, isn);
+        machine.forget(scene.tick);
+        let is_before_answer = packet.is_before_answer && machine.known.contains_key(&connection);
+        let event = match kind {
+            SignalKind::Fin if is_before_answer => scene.send_fin_before_answer(any_key(connection), sender, isn),
+            _ => scene.send(any_key(connection), sender, kind, isn),
+        };
         let event = event.filter(|event| !sides[connection as usize].turns(event, rules));
         if let Some(event) = &event {
             sides[connection as usize].follow(event);

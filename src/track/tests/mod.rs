@@ -90,9 +90,9 @@ impl Scene {
         self.tracker.handle(&signal)
     }
 
-    /// As [`Self::send`], of a FIN of a server for whose client the capture side waits.
-    fn send_fin_before_answer(&mut self, key: AnyKey, isn: u32) -> Option<Event> {
-        let mut signal = self.signal(key, Sender::Server, SignalKind::Fin, 0);
+    /// As [`Self::send`], of a FIN for whose other side's answer the capture side waits.
+    fn send_fin_before_answer(&mut self, key: AnyKey, sender: Sender, isn: u32) -> Option<Event> {
+        let mut signal = self.signal(key, sender, SignalKind::Fin, 0);
         signal.set_before_answer(isn);
         self.tracker.handle(&signal)
     }

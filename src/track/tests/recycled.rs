@@ -69,7 +69,7 @@ fn the_fin_of_a_server_before_the_answer_counts() {
     for key in [v4(1), v4(2), v6(1), v6(2)] {
         for (kind, isn) in [(SignalKind::Completes, ISN), (SignalKind::Ack, ISN + 1_000)] {
             let mut scene = flooded(key, "7Sa");
-            assert_eq!(scene.send_fin_before_answer(key, ISN), None);
+            assert_eq!(scene.send_fin_before_answer(key, Server, ISN), None);
             let start = FilterEntry::tick_of(scene.tick);
             assert!(scene.half_open().iter().any(|record| record.key == key && record.answered));
             scene.pass(1);
