@@ -1226,6 +1226,14 @@ impl Tracker {
             }
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
             _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),
+            // The SYN-ACK that is known was forged, and took the place of this client's, which the capture side knows.
+            state
+                if state.is_unseen()
+                    && !self.rivals.may_complete(signal.hash(), (parts.sender, parts.isn), self.now) =>
+            {
+                self.counts.expired += u64::from(self.is_presumed(slot));
+                self.begin_anew(signal, parts, Some(slot))
+            }
             // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
             // was not seen, which side is the client is a guess.)
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
@@ -1242,15 +1250,6 @@ impl Tracker {
             // An earlier SYN-ACK with another ISN was no answer to this client.
             state if state.is_answered() && !state.is_unseen() && entry.client == parts.sender => {
                 self.ack(signal, parts, (slot, FilterEntry { short_isn, ..entry }))
-            }
-            // The SYN-ACK that is known was forged, and took the place of this client's, which the capture side knows.
-            state
-                if state.is_unseen()
-                    && entry.client == parts.sender
-                    && !self.rivals.may_complete(signal.hash(), (parts.sender, parts.isn), self.now) =>
-            {
-                self.counts.expired += u64::from(self.is_presumed(slot));
-                self.begin_anew(signal, parts, Some(slot))
             }
             _ => self.ack(signal, parts, (slot, entry)),
         }

@@ -884,7 +884,13 @@ fn a_syn_ack_forged_in_place_of_one_that_a_flood_pushed_out_hides_nothing() {
         let (mut handshake, forged_us) = (connection.handshake(BEGIN_US), BEGIN_US + 900_000);
         handshake[2].0 = BEGIN_US + SECOND_US;
         let mut packets = handshake;
-        packets.push((forged_us, connection.forged_syn_ack(&mut numbers)));
+        // In the name of the server, or of the client.
+        let forged = if seed % 2 == 0 {
+            connection.forged_syn_ack(&mut numbers)
+        } else {
+            plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), numbers.next()))
+        };
+        packets.push((forged_us, forged));
         for number in 0..100_000 {
             let at = BEGIN_US + 100_000 + i64::from(number) * 8;
             packets.push((at, plain_frame(flooder(number), (2, 443), SYN, (numbers.next(), 0))));

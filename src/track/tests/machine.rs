@@ -612,7 +612,7 @@ fn after_completes(
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
         // The SYN-ACK that is known was forged.
-        Stage::Answered if known.client == packet.sender && !is_same && known.is_unseen => (Some(anew), vec![opens]),
+        Stage::Answered if !is_same && known.is_unseen => (Some(anew), vec![opens]),
         Stage::Answered if known.client == packet.sender && !known.is_unseen => {
             after_data(Some(Known { isn: packet.isn, ..known }), packet, rules.one_way)
         }
