@@ -61,8 +61,8 @@
 //!   handshake has passed, and the connection is listed if the answer was seen. Of packets without a flag it always is
 //!   with an idle timeout, and seldom without. Until the client's next packet nothing is certain. A FIN of the server
 //!   that passes before its SYN-ACK may be that of a connection before, and leaves its own half closed.
-//! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
-//!   otherwise.
+//! - **A SYN is repeated** within the engine's timeout, for less than ten minutes, and a SYN-ACK within that timeout:
+//!   otherwise the start may be that of a later one.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides may be listed, and copies that come more than nine seconds behind an

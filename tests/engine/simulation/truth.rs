@@ -728,6 +728,7 @@ fn own(connection: &mut Connection, now_us: i64, segment: &Segment, side: usize,
             connection.first_number = Some(segment.seq.wrapping_add(1));
         }
         if side == 1 && segment.has(ACK) && connection.complete_us.is_none() {
+            connection.is_loose |= now_us - connection.answered_us.unwrap_or(connection.syn_us) > HANDSHAKE_US;
             connection.answered_us = Some(now_us);
             if connection.is_answered_early {
                 connection.doubt.get_or_insert(ANSWERED_EARLY);
