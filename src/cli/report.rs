@@ -9,6 +9,7 @@ use crate::engine::{Latencies, Plan, SavingCounts, Summary};
 use crate::error::Error;
 use crate::metrics::Durations;
 use crate::parse::Unusable;
+use crate::signal::FOLLOWS_MAX_NS;
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -272,7 +273,8 @@ fn warnings(summary: &Summary) {
     }
     if summary.steps_back > 0 {
         warning(&format!(
-            "the clock was set back by more than a minute {}: are the captures in the order of their packets?",
+            "the clock was set back by more than {} s {}: are the captures in the order of their packets?",
+            FOLLOWS_MAX_NS / 1_000_000_000,
             times(summary.steps_back)
         ));
     }

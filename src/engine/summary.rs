@@ -33,7 +33,7 @@ pub struct Summary {
     pub queue_full: u64,
     /// Packets that could not be used, by reason; reasons that did not occur are left out.
     pub unusable: Vec<(Unusable, u64)>,
-    /// How often the clock stepped back by more than a minute.
+    /// How often the clock stepped back by more than [`FOLLOWS_MAX_NS`](crate::signal::FOLLOWS_MAX_NS).
     pub steps_back: u64,
     /// Counts of the signals that went to the shards.
     pub signals: SignalCounts,

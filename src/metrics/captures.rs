@@ -18,7 +18,7 @@ pub struct CaptureCounts {
     pub unusable: [u64; Unusable::COUNT],
     /// Counts of the signals that went to the shards.
     pub signals: SignalCounts,
-    /// How often the clock stepped back by more than a minute.
+    /// How often the clock stepped back by more than [`FOLLOWS_MAX_NS`](crate::signal::FOLLOWS_MAX_NS).
     pub steps_back: u64,
 }
 

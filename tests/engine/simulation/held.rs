@@ -20,7 +20,7 @@ const SECOND_US: i64 = 1_000_000;
 const TICK_US: i64 = 100_000;
 
 /// How long before and after the end of a list what has changed is not held against it, where clocks lie: stamps that
-/// are off by less than a minute are of one clock, and a leap waits for the packets behind it.
+/// are off by less than [`FOLLOWS_MAX_NS`] are of one clock, and a leap waits for the packets behind it.
 const LYING_US: i64 = 200 * SECOND_US;
 
 /// A pause from which on the next packet does not follow the last one's clock, somewhat less than the engine's.
