@@ -68,6 +68,11 @@ impl Connection {
         forged.server(SYN | ACK, forged.server_isn)
     }
 
+    /// A SYN-ACK in the name of the client, as if that were a server.
+    fn forged_syn_ack_of_client(&self, (seq, ack): (u32, u32)) -> Vec<u8> {
+        plain_frame((1, self.port), (2, 443), SYN | ACK, (seq, ack))
+    }
+
     fn server_at(&self, flags: u8, sent: u32) -> Vec<u8> {
         self.server(flags, self.server_isn.wrapping_add(1 + sent))
     }
@@ -723,7 +728,7 @@ fn a_fin_that_does_not_follow_a_forged_syn_ack_opens_nothing() {
         let connection = Connection::new(&mut numbers, 40_000);
         let mut packets = connection.talk(BEGIN_US, 100);
         packets.push((BEGIN_US + SECOND_US, connection.client_at(FIN | ACK, 100)));
-        let forged = plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), numbers.next()));
+        let forged = connection.forged_syn_ack_of_client((numbers.next(), numbers.next()));
         packets.push((BEGIN_US + 2 * SECOND_US, forged));
         packets.push((BEGIN_US + 3 * SECOND_US, connection.server_at(FIN | ACK, 100)));
         packets.push((BEGIN_US + 3 * SECOND_US + 1_000, connection.client_at(ACK, 101)));
@@ -741,7 +746,7 @@ fn a_fin_of_a_client_in_whose_name_a_syn_ack_was_forged_ends_it() {
         packets.extend(connection.talk(BEGIN_US + SECOND_US, 0));
         // It happens to acknowledge shortly less than what the client sends next.
         let acknowledged = connection.isn.wrapping_sub(numbers.within(0..60_000) as u32);
-        let forged = plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), acknowledged));
+        let forged = connection.forged_syn_ack_of_client((numbers.next(), acknowledged));
         packets.push((BEGIN_US + 3 * SECOND_US, forged));
         packets.push((BEGIN_US + 4 * SECOND_US, connection.server_at(ACK, 0)));
         assert_open_since_the_beginning(&last(packets.clone()));
@@ -888,7 +893,7 @@ fn a_syn_ack_forged_in_place_of_one_that_a_flood_pushed_out_hides_nothing() {
         let forged = if seed % 2 == 0 {
             connection.forged_syn_ack(&mut numbers)
         } else {
-            plain_frame((1, connection.port), (2, 443), SYN | ACK, (numbers.next(), numbers.next()))
+            connection.forged_syn_ack_of_client((numbers.next(), numbers.next()))
         };
         packets.push((forged_us, forged));
         for number in 0..100_000 {
