@@ -105,12 +105,17 @@ pub struct PlainIpv6<'a> {
 impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     #[inline(always)]
     fn of(frame: &'a [u8]) -> Option<Self> {
+        const VERSION: u32 = 0xf000;
+        const VERSION_6: u32 = 0x6000;
         let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV6_SIZE + tcp::READ_SIZE }>()?;
         let (ip, tcp) = split::<IPV6_SIZE, _>(head)?;
-        let payload_size = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-        let is_plain = EtherType(u16::from_be_bytes([head[12], head[13]])) == EtherType::IPV6
-            && ip[0] >> 4 == 6
-            && Protocol(ip[6]) == Protocol::TCP
+        // A word at a time: EtherType, version, traffic class and half of the flow label; then payload length, next
+        // header and hop limit.
+        let first = u32::from_be_bytes(*head[ETHERNET_SIZE - 2..].first_chunk()?);
+        let second = u32::from_be_bytes(*ip[4..].first_chunk()?);
+        let payload_size = (second >> 16) as usize;
+        let is_plain = first & (0xffff << 16 | VERSION) == u32::from(EtherType::IPV6.0) << 16 | VERSION_6
+            && second & 0xff00 == u32::from(Protocol::TCP.0) << 8
             && tcp::header_size(tcp)? <= payload_size;
         is_plain.then_some(PlainIpv6 { ip, tcp })
     }
