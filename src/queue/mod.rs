@@ -73,9 +73,6 @@ const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
 /// Signals of its next block that a reader prefetches: while it works off these, the rest is prefetched.
 const FIRST_COUNT: usize = 24;
 
-/// How many signals ahead a writer prefetches its block, which the reader has had in its cache.
-const WRITE_AHEAD: usize = 8;
-
 /// A block of signals.
 pub struct SignalBlock {
     /// An array, because a vector would have to be able to grow wherever a signal is put into it.
@@ -104,9 +101,6 @@ impl SignalBlock {
     #[inline]
     fn push(&mut self, signal: &Signal) {
         debug_assert!(!self.is_full(), "a signal would take another's place");
-        if let Some(ahead) = self.places.get(self.count + WRITE_AHEAD) {
-            prefetch(ahead);
-        }
         self.places[self.count % BLOCK_SIGNAL_COUNT] = *signal;
         self.count += 1;
     }
