@@ -105,8 +105,7 @@ pub struct PlainIpv6<'a> {
 impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     #[inline(always)]
     fn of(frame: &'a [u8]) -> Option<Self> {
-        const VERSION: u32 = 0xf000;
-        const VERSION_6: u32 = 0x6000;
+        const VERSION_6: u32 = 6;
         let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV6_SIZE + tcp::READ_SIZE }>()?;
         let (ip, tcp) = split::<IPV6_SIZE, _>(head)?;
         // A word at a time: EtherType, version, traffic class and half of the flow label; then payload length, next
@@ -114,8 +113,8 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
         let first = u32::from_be_bytes(*head[ETHERNET_SIZE - 2..].first_chunk()?);
         let second = u32::from_be_bytes(*ip[4..].first_chunk()?);
         let payload_size = (second >> 16) as usize;
-        let is_plain = first & (0xffff << 16 | VERSION) == u32::from(EtherType::IPV6.0) << 16 | VERSION_6
-            && second & 0xff00 == u32::from(Protocol::TCP.0) << 8
+        let is_plain = first >> 12 == u32::from(EtherType::IPV6.0) << 4 | VERSION_6
+            && Protocol((second >> 8) as u8) == Protocol::TCP
             && tcp::header_size(tcp)? <= payload_size;
         is_plain.then_some(PlainIpv6 { ip, tcp })
     }
