@@ -341,6 +341,15 @@ impl EndRecord {
         EndRecord { head: self.head | 1 << (REPORTED_SHIFT + side as u32), ..self }.stamped(stamp)
     }
 
+    /// Notes, where this record is, that a packet is late behind it. What is repeated behind a FIN agrees with it: of
+    /// many ends those make way that nothing agrees with.
+    #[inline]
+    fn agree(self, way: &[AtomicU64], stamp: u64) {
+        if self.is_undisputed_fin() && self.age(stamp) > 0 {
+            self.stamped(stamp).store(way);
+        }
+    }
+
     fn stamped(self, stamp: u64) -> Self {
         EndRecord { head: self.head & !(STAMP_MASK << STAMP_SHIFT) | stamp << STAMP_SHIFT, ..self }
     }
@@ -355,6 +364,8 @@ struct EndAmongRecords {
     is_repeated: bool,
     /// Both sides have ended.
     has_other: bool,
+    /// The other side has ended in a record that holds the end.
+    is_second: bool,
 }
 
 impl EndAmongRecords {
@@ -384,11 +395,12 @@ impl EndAmongRecords {
             let place = self.place.or(makes_way.then_some(at));
             return EndAmongRecords { place, has_other, ..self };
         }
+        let is_second = self.is_second || there.has_ended(side.other());
         // What is repeated, or was sent before, changes nothing.
         let is_known = there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
         let is_repeated = self.is_repeated || is_known && !there.is_succeeded() && !end.is_rst;
         let new = if is_known { there.unsucceeded().stamped(stamp) } else { there.with_end(side, end.at.sent, stamp) };
-        EndAmongRecords { new, place: Some(at), is_repeated, has_other }
+        EndAmongRecords { new, place: Some(at), is_repeated, has_other, is_second }
     }
 }
 
@@ -508,21 +520,27 @@ impl RecentEnds {
     }
 
     /// Records that a side has ended. An end that is near to one of the same connection takes its place if it is behind
-    /// it, and one of which it turned out that it was none is forgotten.
+    /// it, and one of which it turned out that it was none is forgotten. Returns whether the other side had ended in the
+    /// same connection, by its numbers.
     #[inline]
-    pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
+    pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) -> bool {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        let has_other = match Self::places_of(set, hash) {
-            places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => true,
+        let (has_other, is_second) = match Self::places_of(set, hash) {
+            places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => (true, true),
             0 => {
                 let way = Self::way(set, Self::make_way((set, 0), end, stamp));
                 EndRecord::new(hash, side, end, stamp).store(way);
-                end.is_rst
+                (end.is_rst, false)
             }
             places => Self::put_beside((set, places), hash, side, end, stamp),
         };
         // While the other side has not ended the connection is open, for all that this side's packets show.
-        if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
+        if has_other {
+            self.recent.put(hash)
+        } else {
+            self.recent.remove(hash)
+        }
+        is_second
     }
 
     /// Adds a FIN to the one record of its connection if that is of the other side's FIN and of nothing else, as nearly
@@ -541,11 +559,11 @@ impl RecentEnds {
     }
 
     /// Records the end of a side of a connection that has records at these places of its set. Returns whether both
-    /// sides have ended.
+    /// sides have ended, and whether the other had in a record that holds this end.
     #[inline]
-    fn put_beside((set, places): (&SharedLine, u64), hash: u64, side: Side, end: End, stamp: u64) -> bool {
+    fn put_beside((set, places): (&SharedLine, u64), hash: u64, side: Side, end: End, stamp: u64) -> (bool, bool) {
         let new = EndRecord::new(hash, side, end, stamp);
-        let alone = EndAmongRecords { new, place: None, is_repeated: false, has_other: end.is_rst };
+        let alone = EndAmongRecords { new, place: None, is_repeated: false, has_other: end.is_rst, is_second: false };
         // Nearly always there is one record.
         let found = if places.is_power_of_two() {
             alone.meet(set, places.trailing_zeros() as usize % WAY_COUNT, (side, end), stamp)
@@ -557,7 +575,7 @@ impl RecentEnds {
             let place = found.place.or_else(own).unwrap_or_else(|| Self::make_way((set, places), end, stamp));
             found.new.store(Self::way(set, place));
         }
-        found.has_other
+        (found.has_other, found.is_second)
     }
 
     /// The places of a set from any of them on, or of records that are as old the first would always make way.
@@ -730,6 +748,37 @@ impl RecentEnds {
         !is_of_next && known.any(|there| there.is_late(side, at, stamp))
     }
 
+    /// Whether a packet of this side, with this number behind it, is at the very end of the side, so that it
+    /// [shows](Self::shown_by) nothing. `to_put` is the number of the one FIN of this side that is still to be [put](Self::put)
+    /// if there is one; ends of the other side may be put later too. False also where more than one end has to be
+    /// looked at.
+    #[must_use]
+    #[inline]
+    pub fn is_at_end(&self, (hash, side): (u64, Side), sent: u32, to_put: Option<u32>, now_ns: i64) -> bool {
+        let set = self.set(hash);
+        let places = Self::places_of(set, hash);
+        if places == 0 {
+            return to_put == Some(sent);
+        }
+        let way = Self::way(set, places.trailing_zeros() as usize % WAY_COUNT);
+        let there = EndRecord::load(way);
+        if !places.is_power_of_two()
+            || there.is_rst()
+            || there.is_begun()
+            || to_put.is_some_and(|number| number != sent)
+        {
+            return false;
+        }
+        if !there.has_ended(side) {
+            return to_put.is_some();
+        }
+        let is_there = there.beyond(side, sent) == 0;
+        if is_there {
+            there.agree(way, Self::stamp(now_ns));
+        }
+        is_there
+    }
+
     /// What a packet of this side shows. The side has not ended if the packet is beyond every end that was recorded of
     /// it, or far from them; that is reported at most once a second. `at` has the number behind the packet.
     #[must_use]
@@ -748,10 +797,7 @@ impl RecentEnds {
             let way = Self::way(set, place);
             let there = EndRecord::load(way);
             if there.is_late(side, at, stamp) {
-                // What is repeated behind a FIN agrees with it: of many ends those make way that nothing agrees with.
-                if there.is_undisputed_fin() && there.age(stamp) > 0 {
-                    there.stamped(stamp).store(way);
-                }
+                there.agree(way, stamp);
                 return BehindEnd::Nothing;
             }
             if !there.has_ended(side) || there.is_succeeded() {
@@ -798,6 +844,7 @@ mod tests {
     use super::*;
     use crate::signal::mixed as hash;
     use Side::{First, Second};
+    use proptest::prelude::*;
 
     const SECOND_NS: i64 = 1_000_000_000;
 
@@ -853,6 +900,105 @@ mod tests {
         assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 0));
         assert!(ends.goes_on(hash(1), Second, at(5_001, 1_000), 0));
         assert!(!ends.goes_on(hash(2), First, at(77, 5_000), 0), "of another connection nothing is known");
+    }
+
+    /// What may happen to a table of one set: the connection it happens to, and when, in eighths of a second.
+    #[derive(Clone, Copy, Debug)]
+    enum Happens {
+        End(Side, End),
+        Begin(Side, u32),
+        Follow(Side, Numbers),
+        Packet(Side, Numbers),
+    }
+
+    fn sides() -> impl Strategy<Value = Side> {
+        any::<bool>().prop_map(|is_first| if is_first { First } else { Second })
+    }
+
+    /// Numbers that are often the same, near to each other, or far apart.
+    fn numbers() -> impl Strategy<Value = Numbers> {
+        let number = || prop::sample::select(vec![1_000, 1_001, 1_500, 5_000, 20_000_000, 900_000_000]);
+        (number(), number()).prop_map(|(sent, acked)| at(sent, acked))
+    }
+
+    fn any_end() -> impl Strategy<Value = Happens> {
+        let end = (prop::bool::weighted(0.2), numbers()).prop_map(|(is_rst, at)| End { is_rst, at });
+        (sides(), end).prop_map(|(side, end)| Happens::End(side, end))
+    }
+
+    fn anything() -> impl Strategy<Value = (u64, Happens, i64)> {
+        let what = prop_oneof![
+            4 => any_end(),
+            1 => (sides(), numbers()).prop_map(|(side, at)| Happens::Begin(side, at.sent)),
+            1 => (sides(), numbers()).prop_map(|(side, at)| Happens::Follow(side, at)),
+            1 => (sides(), numbers()).prop_map(|(side, at)| Happens::Packet(side, at)),
+        ];
+        (prop_oneof![3 => Just(1), 1 => 2..5u64], what, 0..24i64)
+    }
+
+    fn happen(ends: &RecentEnds, (number, what, later): (u64, Happens, i64), now_ns: &mut i64) {
+        *now_ns += later * SECOND_NS / 8;
+        match what {
+            Happens::End(side, end) => _ = ends.put(hash(number), side, end, *now_ns),
+            Happens::Begin(side, first) => ends.begin(hash(number), side, first, *now_ns),
+            Happens::Follow(side, at) => ends.follow(hash(number), side, at, *now_ns),
+            Happens::Packet(side, at) => _ = ends.shown_by(hash(number), side, at, *now_ns),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_096, ..ProptestConfig::default() })]
+        #[test]
+        fn a_packet_at_the_end_of_its_side_shows_nothing_when_the_other_ends_are_put(
+            before in prop::collection::vec(anything(), 0..8),
+            own in prop::option::of(numbers()),
+            own_place in 0..5usize,
+            others in prop::collection::vec((prop_oneof![3 => Just(1), 1 => 2..5u64], any_end()), 0..5),
+            at in numbers(),
+        ) {
+            let (ends, mut now_ns) = (RecentEnds::new(WAY_COUNT), 0);
+            before.iter().for_each(|what| happen(&ends, *what, &mut now_ns));
+            // Of this side there is one FIN at most that is not put yet.
+            let of_other = |(number, what)| match what {
+                Happens::End(First, _) if number == 1 => None,
+                what => Some((number, what, 0)),
+            };
+            let mut to_put: Vec<_> = others.into_iter().filter_map(of_other).collect();
+            if let Some(own) = own {
+                let fin = Happens::End(First, End { is_rst: false, at: own });
+                to_put.insert(own_place.min(to_put.len()), (1, fin, 0));
+            }
+            if ends.is_at_end((hash(1), First), at.sent, own.map(|own| own.sent), now_ns) {
+                to_put.into_iter().for_each(|what| happen(&ends, what, &mut now_ns));
+                prop_assert_eq!(ends.shown_by(hash(1), First, at, now_ns), BehindEnd::Nothing);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_packet_of_a_connection_is_at_the_end_of_its_side() {
+        let ends = RecentEnds::new(64);
+        let is_at_end = |side, sent, to_put| ends.is_at_end((hash(1), side), sent, to_put, 0);
+        assert!(is_at_end(First, 1_000, Some(1_000)), "its FIN is not put yet");
+        assert!(!is_at_end(First, 1_001, Some(1_000)));
+        assert!(!is_at_end(First, 1_000, None), "it has not ended");
+        ends.put(hash(1), First, fin(1_000, 4_999), 0);
+        assert!(is_at_end(First, 1_000, None) && is_at_end(First, 1_000, Some(1_000)));
+        assert!(!is_at_end(First, 999, None) && !is_at_end(First, 1_000, Some(1_001)));
+        assert!(is_at_end(Second, 5_000, Some(5_000)) && !is_at_end(Second, 5_000, None));
+        ends.put(hash(1), Second, rst(5_000), 0);
+        assert!(!is_at_end(First, 1_000, None), "there is more to be looked at");
+    }
+
+    #[test]
+    fn the_second_end_of_a_connection_is_told_from_a_first() {
+        let ends = RecentEnds::new(64);
+        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0));
+        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0), "it is repeated");
+        assert!(!ends.put(hash(1), Second, fin(900_000_000, 77), 0), "of another connection, or forged");
+        assert!(ends.put(hash(1), Second, fin(5_000, 1_000), 0));
+        assert!(ends.put(hash(1), First, fin(1_000, 4_999), 0), "as before, when both have ended");
+        assert!(!ends.put(hash(2), Second, fin(5_000, 1_000), 0));
     }
 
     #[test]
@@ -922,7 +1068,9 @@ mod tests {
         let ends = RecentEnds::new(WAY_COUNT);
         ends.put(hash(1), First, fin(1_000, 5_000), 0);
         ends.put(hash(1), Second, fin(900_000_000, 77), 5 * SECOND_NS);
-        (2..4).for_each(|number| ends.put(hash(number), First, fin(1, 1), 8 * SECOND_NS));
+        for number in 2..4 {
+            ends.put(hash(number), First, fin(1, 1), 8 * SECOND_NS);
+        }
         ends.put(hash(1), First, fin(700_000_000, 77), 9 * SECOND_NS);
         ends.put(hash(1), Second, fin(5_000, 1_000), 20 * SECOND_NS);
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 20 * SECOND_NS), "the last acknowledgement");
@@ -960,7 +1108,9 @@ mod tests {
             ends.put(hash(1), First, fin(1_000, 4_999), 0);
             ends.follow(hash(1), Second, syn_ack, 3 * SECOND_NS);
             ends.put(hash(1), First, rst(900_000_000), 20 * SECOND_NS);
-            (2..4).for_each(|number| ends.put(hash(number), First, fin(1, 1), 30 * SECOND_NS));
+            for number in 2..4 {
+                ends.put(hash(number), First, fin(1, 1), 30 * SECOND_NS);
+            }
             ends.put(hash(1), Second, fin(5_000, 1_000), 60 * SECOND_NS);
             assert!(!ends.goes_on(hash(1), First, last, 60 * SECOND_NS));
             assert!(ends.goes_on(hash(1), First, at(1_300, 5_000), 60 * SECOND_NS), "beyond its end");
@@ -1127,7 +1277,9 @@ mod tests {
         // Forged, a second later.
         ends.put(hash(1), First, fin(3_000_000_000, 2_000_000_000), SECOND_NS);
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 2 * SECOND_NS), "it is late behind the first");
-        (2..5).for_each(|number| ends.put(hash(number), First, fin(1, 1), 3 * SECOND_NS));
+        for number in 2..5 {
+            ends.put(hash(number), First, fin(1, 1), 3 * SECOND_NS);
+        }
         assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 9 * SECOND_NS), "nor is it life behind the other");
     }
 
@@ -1184,7 +1336,9 @@ mod tests {
             if !is_rst_first {
                 forged.reverse();
             }
-            forged.into_iter().for_each(|end| ends.put(hash(1), Second, end, 0));
+            for end in forged {
+                ends.put(hash(1), Second, end, 0);
+            }
             assert!(!ends.is_quiet(hash(1)));
             assert!(ends.goes_on(hash(1), Second, at(5_000, 1_000), 40 * SECOND_NS));
         }

@@ -286,6 +286,57 @@ impl StagedAnswers {
     }
 }
 
+/// The FINs in the stage that are not recorded yet, so that the last packet of a connection, which is at its own side's
+/// FIN and shows nothing, does not have them recorded at once.
+struct StagedFins {
+    /// The hash of the connection of the end that came to each place, of either side, and the number behind it.
+    hashes: [[u64; STAGE_COUNT]; 2],
+    numbers: [[u32; STAGE_COUNT]; 2],
+    /// The places to which an end came, and those to which another or a RST did: what is there is not known then.
+    taken: [u64; 2],
+    unclear: [u64; 2],
+}
+
+impl StagedFins {
+    fn new() -> Self {
+        let numbers = [[0; STAGE_COUNT]; 2];
+        StagedFins { hashes: [[0; STAGE_COUNT]; 2], numbers, taken: [0; 2], unclear: [0; 2] }
+    }
+
+    #[inline]
+    fn put(&mut self, quick_hash: u64, side: Side, number: u32) {
+        let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
+        self.unclear[side] |= self.taken[side] & 1 << place;
+        self.taken[side] |= 1 << place;
+        self.hashes[side][place] = quick_hash;
+        self.numbers[side][place] = number;
+    }
+
+    #[inline]
+    fn put_rst(&mut self, quick_hash: u64) {
+        let bit = 1 << (quick_hash % STAGE_COUNT as u64);
+        self.unclear.iter_mut().for_each(|unclear| *unclear |= bit);
+    }
+
+    /// Whether it is known which ends of this side are there: none, or one FIN.
+    #[inline]
+    fn is_clear(&self, quick_hash: u64, side: Side) -> bool {
+        self.unclear[side as usize] >> (quick_hash % STAGE_COUNT as u64) & 1 == 0
+    }
+
+    /// The number behind the one FIN of this side, if there is one.
+    #[inline]
+    fn number(&self, quick_hash: u64, side: Side) -> Option<u32> {
+        let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
+        let is_there = self.taken[side] >> place & 1 != 0 && self.hashes[side][place] == quick_hash;
+        is_there.then(|| self.numbers[side][place])
+    }
+
+    fn clear(&mut self) {
+        (self.taken, self.unclear) = ([0; 2], [0; 2]);
+    }
+}
+
 /// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
 struct FamilyHash<K: FlowKey> {
     hash: KeyedHash<K>,
@@ -341,6 +392,8 @@ pub struct Signaller {
     awaited: StagedHandshakes,
     /// The sides of which a packet without a flag is in the stage.
     answered: StagedAnswers,
+    /// The FINs in the stage that are not recorded yet.
+    fins: StagedFins,
     /// Where the segments come from.
     origin: Origin,
     counts: SignalCounts,
@@ -373,6 +426,7 @@ impl Signaller {
             stage: Stage::new(),
             awaited: StagedHandshakes::new(),
             answered: StagedAnswers::new(),
+            fins: StagedFins::new(),
             origin: Origin::default(),
             counts: SignalCounts::default(),
             config,
@@ -576,7 +630,7 @@ impl Signaller {
 
     #[inline(always)]
     fn take_fin(&mut self, packet: &Unskipped, place: u64) {
-        let quick_hash = packet.quick_hash;
+        let &Unskipped { quick_hash, sender, numbers, .. } = packet;
         if self.may_be_awaited(quick_hash) {
             self.cache.prefetch_set(quick_hash);
             self.stage.to_look_up |= place;
@@ -585,6 +639,7 @@ impl Signaller {
         if packet.has_size {
             self.ends.announce(quick_hash);
             self.stage.ends |= place;
+            self.fins.put(quick_hash, sender, numbers.sent.wrapping_add(1));
         }
     }
 
@@ -593,6 +648,7 @@ impl Signaller {
         self.stage.to_look_up |= place;
         self.ends.announce(packet.quick_hash);
         self.stage.ends |= place;
+        self.fins.put_rst(packet.quick_hash);
     }
 
     /// Whether a packet without a flag goes into the stage, and as what.
@@ -653,6 +709,7 @@ impl Signaller {
     #[inline(never)]
     fn settle(&mut self) {
         let (ends, to_look_up) = self.stage.take_unsettled();
+        self.fins.clear();
         for at in ones::<STAGE_COUNT>(to_look_up | ends) {
             let is_in = |set: u64| set >> at & 1 != 0;
             let is_kept = if is_in(ends) { self.record_end(at, is_in(to_look_up)) } else { self.look_up(at) };
@@ -660,12 +717,12 @@ impl Signaller {
         }
     }
 
-    /// Records that a side has sent a FIN.
+    /// Records that a side has sent a FIN, and returns whether the other had in the same connection.
     #[inline(always)]
-    fn record_fin(&mut self, lookup: StagedLookup, sender: Side) {
+    fn record_fin(&mut self, lookup: StagedLookup, sender: Side) -> bool {
         let StagedLookup { quick_hash, now_ns, numbers: Numbers { sent, acked } } = lookup;
         let at = Numbers { sent: sent.wrapping_add(1), acked };
-        self.ends.put(quick_hash, sender, End { is_rst: false, at }, now_ns);
+        self.ends.put(quick_hash, sender, End { is_rst: false, at }, now_ns)
     }
 
     /// Records that a side has sent a RST, and returns whether it ends its connection: not if it is that of an earlier
@@ -683,8 +740,23 @@ impl Signaller {
     /// What a packet without a flag shows, of a connection that is not quiet.
     #[inline(never)]
     fn shown_by(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> BehindEnd {
-        self.record_ends();
+        if self.stage.has_ends() {
+            if self.is_at_end(quick_hash, sender, numbers.sent, now_ns) {
+                return BehindEnd::Nothing;
+            }
+            self.settle();
+        }
         self.ends.shown_by(quick_hash, sender, numbers, now_ns)
+    }
+
+    /// Whether a packet without a flag is at the very end of its side, as the last of a connection is, so that it shows
+    /// nothing whatever ends of the other side are in the stage.
+    #[inline]
+    fn is_at_end(&self, quick_hash: u64, sender: Side, sent: u32, now_ns: i64) -> bool {
+        self.fins.is_clear(quick_hash, sender) && {
+            let staged = self.fins.number(quick_hash, sender);
+            self.ends.is_at_end((quick_hash, sender), sent, staged, now_ns)
+        }
     }
 
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
@@ -815,7 +887,7 @@ impl Signaller {
                 true
             }
             SignalKind::Fin => {
-                self.look_up_fin(lookup, at);
+                self.look_up_fin(lookup, at, false);
                 true
             }
             // A RST ends its side, and no segment makes the other.
@@ -831,9 +903,9 @@ impl Signaller {
         if kind == SignalKind::Rst {
             return self.end_by_rst(lookup, sender);
         }
-        self.record_fin(lookup, sender);
+        let is_second = self.record_fin(lookup, sender);
         if is_looked_up {
-            self.look_up_fin(lookup, at);
+            self.look_up_fin(lookup, at, is_second);
         }
         true
     }
@@ -851,15 +923,16 @@ impl Signaller {
         is_end
     }
 
-    /// Notes of a FIN, which is at this place of the stage, what a handshake that waits makes of it.
+    /// Notes of a FIN, which is at this place of the stage, what a handshake that waits makes of it, if it is not the
+    /// second FIN of a connection before.
     #[inline(never)]
-    fn look_up_fin(&mut self, lookup: StagedLookup, at: usize) {
+    fn look_up_fin(&mut self, lookup: StagedLookup, at: usize, is_second: bool) {
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { sender, isn, .. } = self.stage.signals_mut()[at].parts();
         self.advance(now_ns);
         // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
         // before it, where data of the client was not captured.
-        if self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
+        if !is_second && self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
             self.stage.signals_mut()[at].set_before_answer(numbers.acked.wrapping_sub(1));
         }
         if self.cache.awaits_answer(quick_hash, sender, now_ns) {

@@ -114,6 +114,21 @@ fn what_came_before_an_end_in_the_stage_is_not_late_behind_it() {
 }
 
 #[test]
+fn the_second_fin_of_a_connection_is_none_before_the_answer_to_another_syn_ack() {
+    let there = |flags, seq, ack| TcpSegment { seq, ack, ..segment(CLIENT, SERVER, flags) };
+    let back = |flags, seq, ack| TcpSegment { seq, ack, ..segment(SERVER, CLIENT, flags) };
+    // In the client's name, so that its own FIN seems to be a server's.
+    let forged = there(SYN | ACK, 77_000_000, 88_000_000);
+    for (server_number, is_before_answer) in [(200, false), (900_000_000, true)] {
+        let mut signaller = signaller(false, 1024);
+        let first = [back(FIN | ACK, server_number, 101), forged, back(ACK, server_number.wrapping_add(1), 101)];
+        signals(&mut signaller, &first);
+        let fin = signals(&mut signaller, &[there(FIN | ACK, 101, 201)]);
+        assert_eq!(fin.iter().map(Signal::is_before_answer).collect::<Vec<_>>(), [is_before_answer], "{server_number}");
+    }
+}
+
+#[test]
 fn a_fin_may_be_the_first_packet_of_the_client() {
     let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
     let fin = TcpSegment { seq: 101, ..segment(CLIENT, SERVER, FIN | ACK) };
@@ -370,4 +385,63 @@ fn what_is_behind_an_answer_is_watched_and_sampled_as_all_others() {
     let mut signaller = signaller_of(SignallerConfig { pickup: 1, ..CONFIG }, 1024, None);
     let packets = [&[of_client(SYN, 100), syn_ack], &[of_client(ACK, 101)][..], &data].concat();
     assert_eq!(kinds(&mut signaller, &packets).len(), packets.len());
+}
+
+/// Ports of clients whose connections share a place in the stage.
+fn ports_of_one_place(count: usize) -> Vec<u16> {
+    let hasher = QuickHash::new(&Secret::REPLAY);
+    let hash = |port| hasher.of(&KeyV4::new((CLIENT.0, port), SERVER, VlanTags::NONE).canonical().0);
+    (1..=u16::MAX).filter(|port| hash(*port) % STAGE_COUNT as u64 == 0).take(count).collect()
+}
+
+/// A packet, behind its handshake, of one of a few connections that share a place in the stage.
+fn packet_behind_a_handshake() -> impl Strategy<Value = TcpSegment> {
+    let number = || prop::sample::select(vec![100, 101, 102, 5_000, 900_000_000]);
+    let flags = prop_oneof![4 => Just(ACK), 4 => Just(FIN | ACK), 1 => Just(TcpSegment::RST)];
+    let port = prop::sample::select(ports_of_one_place(3));
+    (port, any::<bool>(), flags, number(), number()).prop_map(|(port, is_back, flags, seq, ack)| {
+        let client = (CLIENT.0, port);
+        let (from, to) = if is_back { (SERVER, client) } else { (client, SERVER) };
+        TcpSegment { seq, ack, ..segment(from, to, flags) }
+    })
+}
+
+/// The signals of these packets, each of which has its number as its tick; before each, this is done to the signaller.
+fn numbered(packets: &[TcpSegment], before: impl Fn(&mut Signaller)) -> Vec<Signal> {
+    let (mut signaller, mut signals) = (signaller(false, 1024), Vec::new());
+    for (number, packet) in (1..).zip(packets) {
+        before(&mut signaller);
+        signaller.push(packet, || (number, 0), |signal| signals.push(*signal));
+    }
+    signaller.flush(|signal| signals.push(*signal));
+    signals
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #[test]
+    fn what_shows_life_behind_recorded_ends_does_behind_those_in_the_stage(
+        packets in prop::collection::vec(packet_behind_a_handshake(), 0..60)
+    ) {
+        let staged = numbered(&packets, |_| ());
+        let recorded = numbered(&packets, |signaller| signaller.fins.unclear = [u64::MAX; 2]);
+        let ticks = |signals: &[Signal], is_alive: bool| {
+            let of_kind = signals.iter().filter(|signal| (signal.kind() == SignalKind::Alive) == is_alive);
+            of_kind.map(|signal| signal.parts().tick).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(ticks(&staged, false), ticks(&recorded, false));
+        // Of a connection of which one side has sent its FIN packets are looked at only while that is in the stage.
+        let has_ended = |key: KeyV4, tick: u64| {
+            let ends = recorded.iter().filter(|end| end.key_words::<KeyV4>() == key && end.parts().tick < tick);
+            let of = |kind, sender| ends.clone().any(|end| end.kind() == kind && end.parts().sender == sender);
+            let [is_reset, is_closed] = [SignalKind::Rst, SignalKind::Fin].map(|kind| [Side::First, Side::Second].map(|side| of(kind, side)));
+            is_reset != [false; 2] || is_closed == [true; 2]
+        };
+        for signal in recorded.iter().filter(|signal| signal.kind() == SignalKind::Alive) {
+            let (key, tick) = (signal.key_words::<KeyV4>(), signal.parts().tick);
+            let is_it = |other: &Signal| (other.kind(), other.key_words::<KeyV4>()) == (SignalKind::Alive, key);
+            let is_shown = staged.iter().any(|other| is_it(other) && other.parts().tick <= tick);
+            prop_assert!(is_shown || !has_ended(key, tick), "{signal:?}");
+        }
+    }
 }
