@@ -401,7 +401,7 @@ impl Tracker {
             SignalKind::Ack => self.begin_candidate(signal, parts),
             SignalKind::Alive => {
                 if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
-                    return self.reopen(signal, parts, None, ended);
+                    return self.go_on(signal, parts, ended);
                 }
                 self.begin_candidate(signal, parts);
             }
@@ -866,6 +866,17 @@ impl Tracker {
             Some(ended) => self.reopen(signal, parts, Some(slot), ended),
             None => self.ack(signal, parts, found),
         }
+    }
+
+    /// Opens what a packet goes on with behind an end of its sender, where nothing is known but the connection that has
+    /// ended: that, or one whose handshake has begun since and was reset, so that the RST was forged.
+    #[cold]
+    fn go_on(&mut self, signal: &Signal, parts: SignalParts, ended: Ended) -> Option<Event> {
+        let Some(rival) = self.judge(signal, parts, None).answered() else {
+            return self.reopen(signal, parts, None, ended);
+        };
+        let fingerprint = self.filter.fingerprint(signal.hash());
+        self.open_unplaced(signal, FilterEntry { fingerprint, ..rival.entry(false) })
     }
 
     /// Opens a connection again that had ended, as it was but for the end of this packet's sender.

@@ -200,6 +200,22 @@ fn a_server_ends_the_one_of_two_handshakes_that_it_acknowledges() {
 }
 
 #[test]
+fn what_goes_on_behind_a_forged_rst_in_its_handshake_is_not_the_connection_before() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        assert_eq!(scene.play(key, "7SaDFf+").len(), 2, "one that has opened and closed");
+        let start = tick(&scene);
+        scene.send(key, Client, SignalKind::Syn, ISN);
+        scene.send(key, Server, SignalKind::SynAck, ISN);
+        assert_eq!(scene.send(key, Client, SignalKind::Rst, 0), None);
+        scene.play(key, "++");
+        assert_eq!(scene.send(key, Client, SignalKind::Alive, ISN), Some(Event::Open(key, start)));
+        assert_eq!(scene.send(key, Server, SignalKind::Fin, FORGED), None);
+        assert_eq!(scene.send(key, Client, SignalKind::Fin, ISN + 900), Some(Event::Close(key, start)));
+    }
+}
+
+#[test]
 fn what_takes_the_place_of_another_and_ends_with_one_packet_has_opened_and_closed() {
     for key in KEYS.map(|key| key()) {
         let mut scene = Scene::new(config());

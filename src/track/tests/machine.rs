@@ -377,7 +377,16 @@ impl Machine {
             self.closed += 1;
             return events;
         }
+        let is_unknown = !self.known.contains_key(&packet.connection);
         let reopened = self.reopened(packet);
+        let rivals = if is_unknown && reopened.is_some() { self.rivals_of(packet, now) } else { vec![] };
+        if let Some(rival) = rivals.iter().find(|rival| rival.isn == packet.isn) {
+            let new = fresh(Stage::Open, packet.sender, packet, now);
+            let new = Known { start: rival.start, ended: server_fin(rival), heard: BOTH.into(), ..new };
+            self.known.insert(packet.connection, new);
+            self.opened += 1;
+            return vec![(true, packet.sender, rival.start)];
+        }
         if reopened.is_none()
             && let Some(start) = self.answered(packet, now)
         {
