@@ -121,7 +121,8 @@ struct Shared {
     silence_us: i64,
     /// When that silence began, while few packets have followed the clock that was set, and those packets.
     silent: Option<(i64, u64)>,
-    /// When a pause behind that was about as long as the clock was set back: it may be the clock as it was before.
+    /// When a pause behind that, or before it, was about as long as the clock was set back: it may be the clock as it was
+    /// before.
     confused_us: Option<i64>,
     clocks: Clocks,
     is_finished: bool,
@@ -137,7 +138,13 @@ impl Shared {
         (self.pause, self.silent) = (followed(self.pause), followed(self.silent));
         let is_pause = self.now_us - before_us >= PAUSE_US;
         let silence_us = self.now_us - self.pause.map_or(before_us, |(from_us, _)| from_us);
+        let is_alike =
+            |set_us: i64| silence_us > set_us - CONFUSING_US && self.now_us - before_us < set_us + CONFUSING_US;
+        let is_as_before = self.clocks.set_back_us().is_some_and(is_alike);
         if self.last_unset_us.is_none() && self.clocks.is_set(self.now_us) {
+            // It may show what it showed before the pause, and the few packets since have had wrong stamps.
+            let paused = self.pause.filter(|_| is_as_before);
+            self.confused_us = self.confused_us.or(paused.map(|(from_us, _)| from_us));
             let is_time = self.clocks.leap_us().is_some();
             (self.silence_us, self.silent) =
                 if is_time { (0, None) } else { (silence_us, Some((self.now_us - silence_us, 0))) };
@@ -148,9 +155,7 @@ impl Shared {
                 self.silence_us = self.now_us - from_us;
             }
             let from_us = self.pause.get_or_insert((before_us, 0)).0;
-            let is_alike =
-                |set_us: i64| silence_us > set_us - CONFUSING_US && self.now_us - before_us < set_us + CONFUSING_US;
-            if self.last_unset_us.is_some() && self.clocks.set_back_us().is_some_and(is_alike) {
+            if self.last_unset_us.is_some() && is_as_before {
                 self.confused_us.get_or_insert(from_us);
             }
         }
