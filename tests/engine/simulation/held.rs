@@ -121,8 +121,8 @@ struct Shared {
     silence_us: i64,
     /// When that silence began, while few packets have followed the clock that was set, and those packets.
     silent: Option<(i64, u64)>,
-    /// When a pause behind that, or before it, was about as long as the clock was set back: it may be the clock as it was
-    /// before.
+    /// When a pause behind that, or before it, was about as long as the clock was set back: the clock may be as it
+    /// was before.
     confused_us: Option<i64>,
     clocks: Clocks,
     is_finished: bool,
