@@ -119,6 +119,15 @@ pub struct Numbers {
     pub acked: u32,
 }
 
+impl Numbers {
+    /// These with the SYN or FIN that the packet has, which takes a number as a byte of data does.
+    #[must_use]
+    #[inline]
+    pub fn with_flag(self) -> Numbers {
+        Numbers { sent: self.sent.wrapping_add(1), ..self }
+    }
+}
+
 /// What a packet without a flag shows of a connection of which a side has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BehindEnd {
@@ -128,6 +137,15 @@ pub enum BehindEnd {
     GoesOn,
     /// Another connection between the same ends has begun. Of each it is the first packet that shows so.
     Begins,
+}
+
+/// What the end of a side shows of the connections between its ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BesideEnd {
+    /// Whether the other side had ended in the same connection, as far as their numbers tell.
+    pub is_second: bool,
+    /// Whether it shows, as the first packet of all, that another connection has [begun](BehindEnd::Begins).
+    pub begins: bool,
 }
 
 /// What is recorded of one connection between two ends: how far its sides had come, and which have ended there. Of a
@@ -520,27 +538,28 @@ impl RecentEnds {
     }
 
     /// Records that a side has ended. An end that is near to one of the same connection takes its place if it is behind
-    /// it, and one of which it turned out that it was none is forgotten. Returns whether the other side had ended in the
-    /// same connection, by its numbers.
+    /// it, and one of which it turned out that it was none is forgotten.
     #[inline]
-    pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) -> bool {
+    pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) -> BesideEnd {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
-        let (has_other, is_second) = match Self::places_of(set, hash) {
-            places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => (true, true),
+        let (has_other, shown) = match Self::places_of(set, hash) {
+            places if places.is_power_of_two() && Self::add_fin((set, places), side, end, stamp) => {
+                (true, BesideEnd { is_second: true, begins: false })
+            }
             0 => {
                 let way = Self::way(set, Self::make_way((set, 0), end, stamp));
                 EndRecord::new(hash, side, end, stamp).store(way);
-                (end.is_rst, false)
+                (end.is_rst, BesideEnd::default())
             }
-            places => Self::put_beside((set, places), hash, side, end, stamp),
+            places => self.put_beside((set, places), hash, side, end, stamp),
         };
         // While the other side has not ended the connection is open, for all that this side's packets show.
         if has_other {
-            self.recent.put(hash)
+            self.recent.put(hash);
         } else {
-            self.recent.remove(hash)
+            self.recent.remove(hash);
         }
-        is_second
+        shown
     }
 
     /// Adds a FIN to the one record of its connection if that is of the other side's FIN and of nothing else, as nearly
@@ -559,9 +578,19 @@ impl RecentEnds {
     }
 
     /// Records the end of a side of a connection that has records at these places of its set. Returns whether both
-    /// sides have ended, and whether the other had in a record that holds this end.
+    /// sides have ended, and what it shows.
     #[inline]
-    fn put_beside((set, places): (&SharedLine, u64), hash: u64, side: Side, end: End, stamp: u64) -> (bool, bool) {
+    fn put_beside(
+        &self,
+        (set, places): (&SharedLine, u64),
+        hash: u64,
+        side: Side,
+        end: End,
+        stamp: u64,
+    ) -> (bool, BesideEnd) {
+        // A server that refuses a SYN acknowledges it with its RST.
+        let begins = !end.is_rst && self.has_begun((set, places), hash, side, end.at);
+        let places = if begins { Self::places_of(set, hash) } else { places };
         let new = EndRecord::new(hash, side, end, stamp);
         let alone = EndAmongRecords { new, place: None, is_repeated: false, has_other: end.is_rst, is_second: false };
         // Nearly always there is one record.
@@ -575,7 +604,7 @@ impl RecentEnds {
             let place = found.place.or_else(own).unwrap_or_else(|| Self::make_way((set, places), end, stamp));
             found.new.store(Self::way(set, place));
         }
-        (found.has_other, found.is_second)
+        (found.has_other, BesideEnd { is_second: found.is_second, begins })
     }
 
     /// The places of a set from any of them on, or of records that are as old the first would always make way.
@@ -748,10 +777,9 @@ impl RecentEnds {
         !is_of_next && known.any(|there| there.is_late(side, at, stamp))
     }
 
-    /// Whether a packet of this side, with this number behind it, is at the very end of the side, so that it
-    /// [shows](Self::shown_by) nothing. `to_put` is the number of the one FIN of this side that is still to be [put](Self::put)
-    /// if there is one; ends of the other side may be put later too. False also where more than one end has to be
-    /// looked at.
+    /// Whether a packet without a flag, with this number behind it, comes where its side has ended, so that it
+    /// [shows](Self::shown_by) nothing. `to_put` is the number behind the FIN of this side that is not [put](Self::put)
+    /// yet, if there is one; those of the other side need not be. Where several ends are recorded it is false.
     #[must_use]
     #[inline]
     pub fn is_at_end(&self, (hash, side): (u64, Side), sent: u32, to_put: Option<u32>, now_ns: i64) -> bool {
@@ -993,12 +1021,12 @@ mod tests {
     #[test]
     fn the_second_end_of_a_connection_is_told_from_a_first() {
         let ends = RecentEnds::new(64);
-        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0));
-        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0), "it is repeated");
-        assert!(!ends.put(hash(1), Second, fin(900_000_000, 77), 0), "of another connection, or forged");
-        assert!(ends.put(hash(1), Second, fin(5_000, 1_000), 0));
-        assert!(ends.put(hash(1), First, fin(1_000, 4_999), 0), "as before, when both have ended");
-        assert!(!ends.put(hash(2), Second, fin(5_000, 1_000), 0));
+        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0).is_second);
+        assert!(!ends.put(hash(1), First, fin(1_000, 4_999), 0).is_second, "it is repeated");
+        assert!(!ends.put(hash(1), Second, fin(900_000_000, 77), 0).is_second, "of another connection, or forged");
+        assert!(ends.put(hash(1), Second, fin(5_000, 1_000), 0).is_second);
+        assert!(ends.put(hash(1), First, fin(1_000, 4_999), 0).is_second, "as before, when both have ended");
+        assert!(!ends.put(hash(2), Second, fin(5_000, 1_000), 0).is_second);
     }
 
     #[test]

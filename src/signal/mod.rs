@@ -21,7 +21,7 @@ pub use clock::{
     CLOCK_LEAP_MAX_NS, Clock, FOLLOWS_MAX_NS, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase,
     TimeBases, TimeDoubt, Verdict,
 };
-pub use ends::{BehindEnd, End, Numbers, RecentEnds};
+pub use ends::{BehindEnd, BesideEnd, End, Numbers, RecentEnds};
 pub use handshake::{
     Answer, CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS,
     SYN_TIMEOUT_MAX_TICKS,
@@ -237,8 +237,8 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and whether the packet comes before an answer, and one for
-    /// family, side, origin, whether it has data, and whether it was awaited.
+    /// Tick in the upper 48 bits, then a byte for the kind, whether the packet comes before an answer, and whether it
+    /// begins another connection, and one for family, side, origin, whether it has data, and whether it was awaited.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
@@ -258,13 +258,14 @@ const ORIGIN_SHIFT: u32 = 2;
 const DATA_SHIFT: u32 = ORIGIN_SHIFT + ORIGIN_BITS;
 const AWAITED_SHIFT: u32 = DATA_SHIFT + 1;
 
-/// Where the kind stands, and the bit behind it.
+/// Where the kind stands, and the bits behind it.
 const KIND_SHIFT: u32 = u8::BITS;
 const KIND_MASK: u64 = SignalKind::ALL.len() as u64 - 1;
 const BEFORE_ANSWER_SHIFT: u32 = KIND_SHIFT + SignalKind::ALL.len().ilog2();
+const BEGINS_SHIFT: u32 = BEFORE_ANSWER_SHIFT + 1;
 const TICK_SHIFT: u32 = 2 * u8::BITS;
 
-const _: () = assert!(AWAITED_SHIFT < KIND_SHIFT && BEFORE_ANSWER_SHIFT < TICK_SHIFT);
+const _: () = assert!(AWAITED_SHIFT < KIND_SHIFT && BEGINS_SHIFT < TICK_SHIFT);
 const _: () = assert!(SignalKind::ALL.len().is_power_of_two());
 
 /// Where a packet was captured: an interface of a capture, or a port.
@@ -328,6 +329,8 @@ impl Signal {
     const AWAITED: u64 = 1 << AWAITED_SHIFT;
     /// The bit of a packet whose server's handshake waits for the client.
     const BEFORE_ANSWER: u64 = 1 << BEFORE_ANSWER_SHIFT;
+    /// The bit of a packet that shows that the connection before has ended.
+    const BEGINS: u64 = 1 << BEGINS_SHIFT;
 
     /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
@@ -408,6 +411,19 @@ impl Signal {
     pub fn set_before_answer(&mut self, isn: u32) {
         self.time_and_kind |= Self::BEFORE_ANSWER;
         self.isn = isn;
+    }
+
+    /// Whether the packet is the first, behind the end of a connection, that another one between the same ends has
+    /// begun with for certain: it follows the numbers of its SYN. Of a SYN, a SYN-ACK and a RST this is not known.
+    #[must_use]
+    #[inline]
+    pub fn begins_another(&self) -> bool {
+        self.time_and_kind & Self::BEGINS != 0
+    }
+
+    /// Says that another connection has begun for certain.
+    pub fn set_begins_another(&mut self) {
+        self.time_and_kind |= Self::BEGINS;
     }
 
     /// Sets the hash of the connection.

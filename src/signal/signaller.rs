@@ -22,8 +22,8 @@ use crate::parse::{Addresses, PacketHeader, ReadHeader, TcpSegment};
 use crate::signal::ones::ones;
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    Answer, AnyKey, BehindEnd, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds,
-    Signal, SignalKind, SignalParts, WarmUp, Watch,
+    Answer, AnyKey, BehindEnd, BesideEnd, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin,
+    RecentEnds, Signal, SignalKind, SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -115,7 +115,7 @@ struct Unskipped {
 
 /// A packet without a flag that goes into the stage.
 struct Unflagged {
-    kind: SignalKind,
+    shown: BehindEnd,
     /// Whether it is handed on in any case.
     is_chosen: bool,
     /// Whether a handshake may wait for it.
@@ -286,13 +286,13 @@ impl StagedAnswers {
     }
 }
 
-/// The FINs in the stage that are not recorded yet, so that the last packet of a connection, which is at its own side's
-/// FIN and shows nothing, does not have them recorded at once.
+/// The FINs in the stage, which are not recorded yet. The last packet of a connection comes right behind its own side's
+/// FIN: found here, all of them need not be recorded for it.
 struct StagedFins {
-    /// The hash of the connection of the end that came to each place, of either side, and the number behind it.
+    /// The connection, by its hash, whose FIN came to each place, for each side, and the number behind that.
     hashes: [[u64; STAGE_COUNT]; 2],
     numbers: [[u32; STAGE_COUNT]; 2],
-    /// The places to which an end came, and those to which another or a RST did: what is there is not known then.
+    /// The places to which a FIN came, and those to which a second one or a RST did: what is there is not known then.
     taken: [u64; 2],
     unclear: [u64; 2],
 }
@@ -579,8 +579,12 @@ impl Signaller {
             let has_data = kind == SignalKind::Syn && packet.numbers.sent != packet.isn;
             let place = self.stage(header, &packet, kind, has_data);
             self.take_flagged(&packet, place);
-        } else if let Some(Unflagged { kind, is_chosen, is_looked_up }) = self.take_unflagged(&packet) {
+        } else if let Some(Unflagged { shown, is_chosen, is_looked_up }) = self.take_unflagged(&packet) {
+            let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { kind };
             let place = self.stage(header, &packet, kind, false);
+            if shown == BehindEnd::Begins {
+                self.stage.signals_mut()[place.trailing_zeros() as usize].set_begins_another();
+            }
             self.stage.to_look_up |= if is_looked_up { place } else { 0 };
             self.stage.chosen |= if is_chosen { place } else { 0 };
         }
@@ -639,7 +643,7 @@ impl Signaller {
         if packet.has_size {
             self.ends.announce(quick_hash);
             self.stage.ends |= place;
-            self.fins.put(quick_hash, sender, numbers.sent.wrapping_add(1));
+            self.fins.put(quick_hash, sender, numbers.with_flag().sent);
         }
     }
 
@@ -678,8 +682,7 @@ impl Signaller {
                 return None;
             }
         }
-        let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { SignalKind::Ack };
-        Some(Unflagged { kind, is_chosen, is_looked_up })
+        Some(Unflagged { shown, is_chosen, is_looked_up })
     }
 
     /// Puts the signal of a packet into the stage, and returns its place, as a set.
@@ -717,11 +720,11 @@ impl Signaller {
         }
     }
 
-    /// Records that a side has sent a FIN, and returns whether the other had in the same connection.
+    /// Records that a side has sent a FIN.
     #[inline(always)]
-    fn record_fin(&mut self, lookup: StagedLookup, sender: Side) -> bool {
-        let StagedLookup { quick_hash, now_ns, numbers: Numbers { sent, acked } } = lookup;
-        let at = Numbers { sent: sent.wrapping_add(1), acked };
+    fn record_fin(&mut self, lookup: StagedLookup, sender: Side) -> BesideEnd {
+        let StagedLookup { quick_hash, now_ns, numbers } = lookup;
+        let at = numbers.with_flag();
         self.ends.put(quick_hash, sender, End { is_rst: false, at }, now_ns)
     }
 
@@ -749,8 +752,8 @@ impl Signaller {
         self.ends.shown_by(quick_hash, sender, numbers, now_ns)
     }
 
-    /// Whether a packet without a flag is at the very end of its side, as the last of a connection is, so that it shows
-    /// nothing whatever ends of the other side are in the stage.
+    /// Whether a packet without a flag comes where its side has ended, as the last of a connection does: it shows
+    /// nothing then, and the ends in the stage need not be recorded to see that.
     #[inline]
     fn is_at_end(&self, quick_hash: u64, sender: Side, sent: u32, now_ns: i64) -> bool {
         self.fins.is_clear(quick_hash, sender) && {
@@ -761,9 +764,9 @@ impl Signaller {
 
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
     #[cold]
-    fn follow_ends(&mut self, quick_hash: u64, sender: Side, Numbers { sent, acked }: Numbers, now_ns: i64) {
+    fn follow_ends(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) {
         self.record_ends();
-        self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked }, now_ns);
+        self.ends.follow(quick_hash, sender, numbers.with_flag(), now_ns);
     }
 
     /// Records that a SYN, whose first byte of data has this number, may begin another connection between ends of which
@@ -903,7 +906,10 @@ impl Signaller {
         if kind == SignalKind::Rst {
             return self.end_by_rst(lookup, sender);
         }
-        let is_second = self.record_fin(lookup, sender);
+        let BesideEnd { is_second, begins } = self.record_fin(lookup, sender);
+        if begins {
+            self.stage.signals_mut()[at].set_begins_another();
+        }
         if is_looked_up {
             self.look_up_fin(lookup, at, is_second);
         }

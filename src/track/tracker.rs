@@ -12,7 +12,7 @@
 //! | other, of the client | open if it was awaited | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | of a client that was awaited: open, mark; of a server whose client is awaited: answered, mark; else: unmatched | of what contradicts: as when established; else: removed | of what contradicts: as when established; else: mark the server's; the client's: open, mark; both: open, close | of what contradicts: its client's: close, open, mark; its server's: mark that; else: mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
-//! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
+//! | alive | of a handshake that was reset: open; else: reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //! | known | open, mark its ended side | - | - | - | - |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
@@ -38,7 +38,8 @@
 //!
 //! A RST or FIN may be forged, or that of an earlier connection between the same ends. A packet that shows by its
 //! numbers that its sender has not ended ("alive") takes the end back: the connection is open again with the start that
-//! it had, which [`EndedConnections`] knows, and a FIN of its other side still counts.
+//! it had, which [`EndedConnections`] knows, and a FIN of its other side still counts. The first packet that follows
+//! the SYN of another connection says that the end was true, and what is known of the one before is forgotten.
 //!
 //! A SYN-ACK may be forged too. One with another ISN than that of the open connection "contradicts" it, and is kept in
 //! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
@@ -399,12 +400,7 @@ impl Tracker {
             SignalKind::Known => return self.open_known(signal, parts, None),
             SignalKind::Ack | SignalKind::Fin if signal.is_awaited() => return self.open_awaited(signal, parts),
             SignalKind::Ack => self.begin_candidate(signal, parts),
-            SignalKind::Alive => {
-                if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
-                    return self.go_on(signal, parts, ended);
-                }
-                self.begin_candidate(signal, parts);
-            }
+            SignalKind::Alive => return self.go_on(signal, parts),
             SignalKind::Fin if signal.is_before_answer() && self.config.one_way_max == 0 => {
                 let (state, client) = (ConnectionState::AnsweredUnseenServerFin, parts.sender.other());
                 let answered = self.new_entry(signal.hash(), state, client, FilterEntry::short_isn(parts.isn));
@@ -606,6 +602,7 @@ impl Tracker {
     // Ends, and what the kinds of signals share.
 
     fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
+        self.forget_former(signal, &entry);
         if self.rivals.may_contest(signal.hash(), self.now)
             && let ControlFlow::Break(event) = self.contested_fin(signal, parts, (slot, entry))
         {
@@ -868,15 +865,20 @@ impl Tracker {
         }
     }
 
-    /// Opens what a packet goes on with behind an end of its sender, where nothing is known but the connection that has
-    /// ended: that, or one whose handshake has begun since and was reset, so that the RST was forged.
+    /// Opens the connection, which is not known, of a packet that came behind its sender's end: one whose handshake was
+    /// reset by a RST that was forged, or the one that had ended.
     #[cold]
-    fn go_on(&mut self, signal: &Signal, parts: SignalParts, ended: Ended) -> Option<Event> {
-        let Some(rival) = self.judge(signal, parts, None).answered() else {
-            return self.reopen(signal, parts, None, ended);
+    fn go_on(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
+        let ended = self.ended.take_back(signal.hash(), parts.sender);
+        if let Some(rival) = self.judge(signal, parts, None).answered() {
+            let fingerprint = self.filter.fingerprint(signal.hash());
+            return self.open_unplaced(signal, FilterEntry { fingerprint, ..rival.entry(false) });
+        }
+        let Some(ended) = ended else {
+            self.begin_candidate(signal, parts);
+            return None;
         };
-        let fingerprint = self.filter.fingerprint(signal.hash());
-        self.open_unplaced(signal, FilterEntry { fingerprint, ..rival.entry(false) })
+        self.reopen(signal, parts, None, ended)
     }
 
     /// Opens a connection again that had ended, as it was but for the end of this packet's sender.
@@ -1268,6 +1270,7 @@ impl Tracker {
 
     fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
+        self.forget_former(signal, &entry);
         if let Some(rival) = self.answered_rival(signal, parts, &entry) {
             return self.replace(signal, (slot, entry), rival, false);
         }
@@ -1318,6 +1321,15 @@ impl Tracker {
     fn put_rival(&mut self, signal: &Signal, (client, isn): (Side, u32)) {
         if !self.is_of_former(signal, (client, isn)) {
             self.rivals.put(signal.hash(), client, isn, self.now);
+        }
+    }
+
+    /// Forgets the connection that ended lately between the ends of a half-open one if this packet shows that another
+    /// has begun for certain: nothing that is forged brings it back then.
+    #[inline]
+    fn forget_former(&mut self, signal: &Signal, entry: &FilterEntry) {
+        if signal.begins_another() && entry.state.is_half_open() {
+            self.ended.take(signal.hash());
         }
     }
 

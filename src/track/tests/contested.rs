@@ -216,6 +216,43 @@ fn what_goes_on_behind_a_forged_rst_in_its_handshake_is_not_the_connection_befor
 }
 
 #[test]
+fn what_goes_on_behind_a_forged_rst_in_its_handshake_has_begun_though_nothing_was_before() {
+    for key in KEYS.map(|key| key()) {
+        let mut scene = Scene::new(config());
+        scene.send(key, Server, SignalKind::SynAck, ISN);
+        let start = tick(&scene);
+        assert_eq!(scene.send(key, Client, SignalKind::Rst, 0), None);
+        scene.play(key, "++");
+        assert_eq!(scene.send(key, Client, SignalKind::Alive, FORGED), None);
+        assert_eq!(scene.send(key, Client, SignalKind::Alive, ISN), Some(Event::Open(key, start)));
+    }
+}
+
+#[test]
+fn where_another_has_begun_for_certain_a_forged_syn_ack_does_not_bring_back_the_one_before() {
+    for (key, is_certain) in [false, true].into_iter().flat_map(|is_certain| KEYS.map(|key| (key(), is_certain))) {
+        for (shown_by, kind) in [(Server, SignalKind::Ack), (Server, SignalKind::Fin), (Client, SignalKind::Ack)] {
+            let mut scene = Scene::new(config());
+            assert_eq!(scene.play(key, "7SaDr").len(), 2, "one that its server has reset");
+            scene.pass(u64::from(LINGER_TICKS) + 1);
+            scene.send(key, Client, SignalKind::Syn, ISN);
+            assert_eq!(
+                match is_certain {
+                    true => scene.send_beginning(key, shown_by, kind, ISN),
+                    false => scene.send(key, shown_by, kind, ISN),
+                },
+                None
+            );
+            scene.pass(SYN_TIMEOUT_TICKS + 1);
+            // In the client's name: who seems to be the client of another says where it is.
+            scene.send(key, Client, SignalKind::SynAck, FORGED);
+            let answer = scene.send(key, Server, SignalKind::Ack, ISN);
+            assert_eq!(matches!(answer, Some(Event::Reopen(..))), !is_certain, "{shown_by:?} {kind:?}");
+        }
+    }
+}
+
+#[test]
 fn what_takes_the_place_of_another_and_ends_with_one_packet_has_opened_and_closed() {
     for key in KEYS.map(|key| key()) {
         let mut scene = Scene::new(config());

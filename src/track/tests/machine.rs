@@ -79,6 +79,9 @@ struct Packet {
     isn: u32,
     /// Of a FIN of what is known: whether the capture side waits for the answer of the other side, whose ISN this is.
     is_before_answer: bool,
+    /// Of a FIN or a packet without a flag: whether it shows that another connection has begun than the one that had
+    /// ended.
+    begins_another: bool,
     pause_ticks: u64,
 }
 
@@ -366,6 +369,10 @@ impl Machine {
     /// The openings (true) and closings that a packet makes, each with the client and the start.
     fn step(&mut self, packet: Packet, now: u64) -> Vec<(bool, Sender, u64)> {
         self.forget(now);
+        let stage = self.known.get(&packet.connection).map(|known| known.stage);
+        if packet.begins_another && matches!(stage, Some(Stage::SynSent | Stage::Answered)) {
+            self.ended.remove(&packet.connection);
+        }
         if self.is_contradicted(packet, now) {
             return vec![];
         }
@@ -377,9 +384,9 @@ impl Machine {
             self.closed += 1;
             return events;
         }
-        let is_unknown = !self.known.contains_key(&packet.connection);
         let reopened = self.reopened(packet);
-        let rivals = if is_unknown && reopened.is_some() { self.rivals_of(packet, now) } else { vec![] };
+        let goes_on = packet.kind == SignalKind::Alive && stage.is_none();
+        let rivals = if goes_on { self.rivals_of(packet, now) } else { vec![] };
         if let Some(rival) = rivals.iter().find(|rival| rival.isn == packet.isn) {
             let new = fresh(Stage::Open, packet.sender, packet, now);
             let new = Known { start: rival.start, ended: server_fin(rival), heard: BOTH.into(), ..new };
@@ -712,12 +719,13 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
         1 => Just(SignalKind::Completes), 1 => Just(SignalKind::Alive)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
-    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, any::<bool>(), pause);
-    let packet = packet.prop_map(|(connection, first, kind, isn, is_before_answer, pause_ticks)| {
+    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, any::<bool>(), any::<bool>(), pause);
+    let packet = packet.prop_map(|(connection, first, kind, isn, is_before_answer, begins_another, pause_ticks)| {
         let sender = if first { Sender::Client } else { Sender::Server };
         // Further from each other than a window.
         let isn = isn << 20;
-        Packet { connection, sender, kind, isn, is_before_answer, pause_ticks }
+        let begins_another = begins_another && matches!(kind, SignalKind::Ack | SignalKind::Fin);
+        Packet { connection, sender, kind, isn, is_before_answer, begins_another, pause_ticks }
     });
     prop::collection::vec(packet, 1..300)
 }
@@ -774,10 +782,14 @@ fn agrees(packets: &[Packet], rules: Rules) {
         let Packet { connection, sender, kind, isn, .. } = packet;
         machine.forget(scene.tick);
         let is_before_answer = packet.is_before_answer && machine.known.contains_key(&connection);
-        let event = match kind {
-            SignalKind::Fin if is_before_answer => scene.send_fin_before_answer(any_key(connection), sender, isn),
-            _ => scene.send(any_key(connection), sender, kind, isn),
-        };
+        let mut signal = scene.signal(any_key(connection), sender, kind, isn);
+        if kind == SignalKind::Fin && is_before_answer {
+            signal.set_before_answer(isn);
+        }
+        if packet.begins_another {
+            signal.set_begins_another();
+        }
+        let event = scene.tracker.handle(&signal);
         let event = event.filter(|event| !sides[connection as usize].turns(event, rules));
         if let Some(event) = &event {
             sides[connection as usize].follow(event);

@@ -97,6 +97,13 @@ impl Scene {
         self.tracker.handle(&signal)
     }
 
+    /// As [`Self::send`], of a packet that shows that another connection has begun than the one that had ended.
+    fn send_beginning(&mut self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Option<Event> {
+        let mut signal = self.signal(key, sender, kind, isn);
+        signal.set_begins_another();
+        self.tracker.handle(&signal)
+    }
+
     fn signal(&self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Signal {
         match key {
             AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
