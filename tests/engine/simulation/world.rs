@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// A million, of which shares are parts.
 pub(super) const SHARE_WHOLE: u64 = 1_000_000;
 
+/// The shortest idle timeout. The engine takes none below ten seconds.
+const IDLE_TIMEOUT_MIN_S: u64 = 60;
+
 /// The numbers that make a world. Each part of it draws from a stream of its own, so that one is as before when another
 /// is turned off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +129,7 @@ impl World {
             world.crowd = random.uniform(&(100_000..=400_000));
             world.room = 1_000_000;
         }
-        world.idle_timeout_s = some(random, 0.2, 60..=40_000);
+        world.idle_timeout_s = some(random, 0.2, IDLE_TIMEOUT_MIN_S..=40_000);
         world.pickup = some(random, 0.2, 1..=16);
         world
     }
@@ -192,6 +195,9 @@ impl World {
                     }
                 }
                 world.busy_s = world.busy_s.min(world.lasts_s);
+                if world.idle_timeout_s > 0 {
+                    world.idle_timeout_s = world.idle_timeout_s.max(IDLE_TIMEOUT_MIN_S);
+                }
                 world
             };
             worlds.extend([lowered(|_| 0), lowered(|value| value / 2), lowered(|value| value - value.div_ceil(8))]);
@@ -230,7 +236,9 @@ fn a_world_is_read_from_what_it_prints() {
     for seed in 0..100 {
         let world = World::of(seed, false);
         assert_eq!(world.to_string().parse(), Ok(world.clone()));
-        assert!(world.simpler().len() > 20);
+        let simpler = world.simpler();
+        assert!(simpler.len() > 20);
+        assert!(simpler.iter().all(|world| world.idle_timeout_s == 0 || world.idle_timeout_s >= IDLE_TIMEOUT_MIN_S));
     }
     assert!(
         "seed".parse::<World>().is_err() && "seed=x".parse::<World>().is_err() && "sed=1".parse::<World>().is_err()
