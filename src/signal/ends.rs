@@ -635,10 +635,11 @@ impl RecentEnds {
     }
 
     /// The place of a full set that makes way for an end of the connection whose records are at the places `own`: that
-    /// of an end of it that another connection has followed already, or of whichever connection is over, or the oldest
-    /// of the other connections, or of its own, and of those that are as old the first in turn. So an end that is
-    /// forged takes no place from a true one of its connection while there are others, and none from a connection that
-    /// is half closed, which its other end will be compared with, while there are some that are over.
+    /// of an end of it that another connection has followed long ago, or of whichever connection is over, or the oldest
+    /// of the other connections and of what has just been followed, behind which copies may come, or the oldest of its
+    /// own, and of those that are as old the first in turn. So an end that is forged takes no place from a true one of
+    /// its connection while there are others, and none from a connection that is half closed, which its other end will
+    /// be compared with, while there are some that are over.
     #[inline]
     fn oldest((heads, own): (&[u64; WAY_COUNT], u64), end: End, stamp: u64) -> usize {
         let first = Self::in_turn(end, 0);
@@ -646,11 +647,12 @@ impl RecentEnds {
         // is as good as random.
         let oldest = (0..WAY_COUNT).map(|at| {
             let (head, age) = (heads[at], EndRecord::age_of_head(heads[at], stamp));
-            let is_own = own >> at & 1;
-            let is_over = EndRecord::ended_bit(head) & u64::from(age > OVER_BEHIND_END);
+            let (is_own, is_old) = (own >> at & 1, u64::from(age > OVER_BEHIND_END));
+            let is_over = EndRecord::ended_bit(head) & is_old;
             let is_left = is_own & head >> SUCCEEDED_BIT.trailing_zeros();
-            // One of its own is 0, another connection's 1, whichever is over 2, what another has followed 3.
-            let rank = (1 + is_over - (is_own & !is_over)) | (3 * is_left);
+            // One of its own is 0, another connection's 1, as what has just been followed, whichever is over 2, what
+            // was followed long ago 3.
+            let rank = (1 + is_over - (is_own & !is_over & !is_left)) | (3 * (is_left & is_old));
             let behind_count = first.wrapping_sub(at + 1) % WAY_COUNT;
             ((rank * (STAMP_MASK + 1) + age) as usize * WAY_COUNT + behind_count) * WAY_COUNT + at
         });
@@ -1127,6 +1129,20 @@ mod tests {
             ends.put(hash(1), First, fin(900_000_100 + number * 300_000_000, 77), 500 * SECOND_NS);
         }
         assert!(!ends.goes_on(hash(1), First, at(900_000_100, 700_000_100), 501 * SECOND_NS));
+    }
+
+    #[test]
+    fn the_ends_of_what_was_just_followed_stay_where_others_are_older() {
+        let ends = RecentEnds::new(WAY_COUNT);
+        (2..4).for_each(|number| _ = ends.put(hash(number), First, rst(1), 0));
+        ends.put(hash(1), First, fin(1_000, 4_999), 3 * SECOND_NS);
+        ends.put(hash(1), Second, fin(5_000, 1_000), 3 * SECOND_NS);
+        ends.begin(hash(1), First, 900_000_000, 4 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(900_000_000, 700_000_000), 4 * SECOND_NS), "another has begun");
+        ends.put(hash(4), First, rst(1), 4 * SECOND_NS);
+        ends.put(hash(1), Second, fin(700_000_100, 900_000_099), 5 * SECOND_NS);
+        ends.put(hash(1), First, fin(900_000_100, 700_000_100), 5 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 6 * SECOND_NS), "a copy that comes late");
     }
 
     #[test]
