@@ -142,9 +142,9 @@ pub enum BehindEnd {
 /// What the end of a side shows of the connections between its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BesideEnd {
-    /// Whether the other side had ended in the same connection, as far as their numbers tell.
+    /// Whether the other side had ended, and both ends are of one connection by their numbers.
     pub is_second: bool,
-    /// Whether it shows, as the first packet of all, that another connection has [begun](BehindEnd::Begins).
+    /// Whether it is the first packet that shows that another connection has [begun](BehindEnd::Begins).
     pub begins: bool,
 }
 

@@ -286,8 +286,8 @@ impl StagedAnswers {
     }
 }
 
-/// The FINs in the stage, which are not recorded yet. The last packet of a connection comes right behind its own side's
-/// FIN: found here, all of them need not be recorded for it.
+/// The FINs in the stage, which are not recorded yet. The last packet of a connection follows its own side's FIN
+/// immediately: it is compared with the FIN here, and the stage need not be settled for it.
 struct StagedFins {
     /// The connection, by its hash, whose FIN came to each place, for each side, and the number behind that.
     hashes: [[u64; STAGE_COUNT]; 2],

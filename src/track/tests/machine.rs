@@ -789,6 +789,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         if packet.begins_another {
             signal.set_begins_another();
         }
+        scene.tracker.prefetch(&signal);
         let event = scene.tracker.handle(&signal);
         let event = event.filter(|event| !sides[connection as usize].turns(event, rules));
         if let Some(event) = &event {
