@@ -562,6 +562,21 @@ impl RecentEnds {
         shown
     }
 
+    /// Records that both sides have ended, `side` before the other, each with the time of its end: as [`Self::put`]
+    /// twice, with less to look at where nothing is recorded of the connection and the ends are near, as nearly always.
+    pub fn put_both(&self, hash: u64, side: Side, ends: [End; 2], now_ns: [i64; 2]) -> [BesideEnd; 2] {
+        let [first, second] = ends;
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns[1]));
+        let record = EndRecord::new(hash, side, first, stamp);
+        if Self::places_of(set, hash) != 0 || !record.holds(side.other(), second) {
+            return [self.put(hash, side, first, now_ns[0]), self.put(hash, side.other(), second, now_ns[1])];
+        }
+        let place = Self::make_way((set, 0), first, stamp);
+        record.with_end(side.other(), second.at.sent, stamp).store(Self::way(set, place));
+        self.recent.put(hash);
+        [BesideEnd::default(), BesideEnd { is_second: true, begins: false }]
+    }
+
     /// Adds a FIN to the one record of its connection if that is of the other side's FIN and of nothing else, as nearly
     /// always, and returns whether it was: what [`EndAmongRecords::meet`] does in that case, with less to look at.
     #[inline(always)]
@@ -1002,6 +1017,28 @@ mod tests {
                 to_put.into_iter().for_each(|what| happen(&ends, what, &mut now_ns));
                 prop_assert_eq!(ends.shown_by(hash(1), First, at, now_ns), BehindEnd::Nothing);
             }
+        }
+
+        #[test]
+        fn both_ends_at_once_are_as_one_after_the_other(
+            before in prop::collection::vec(anything(), 0..8),
+            is_first in any::<bool>(),
+            at in [numbers(), numbers()],
+        ) {
+            let tables = [(); 2].map(|()| RecentEnds::new(WAY_COUNT));
+            let mut times_ns = [0; 2];
+            for (ends, now_ns) in tables.iter().zip(&mut times_ns) {
+                before.iter().for_each(|what| happen(ends, *what, now_ns));
+            }
+            let ([together, in_turn], [now_ns, _]) = (&tables, times_ns);
+            let side = if is_first { First } else { Second };
+            let [first, second] = at.map(|at| End { is_rst: false, at });
+            let shown = together.put_both(hash(1), side, [first, second], [now_ns; 2]);
+            let of_each = [in_turn.put(hash(1), side, first, now_ns), in_turn.put(hash(1), side.other(), second, now_ns)];
+            prop_assert_eq!(shown, of_each);
+            prop_assert_eq!(together.is_quiet(hash(1)), in_turn.is_quiet(hash(1)));
+            let words = |ends: &RecentEnds| ends.sets[0].0.each_ref().map(|word| word.load(Relaxed));
+            prop_assert_eq!(words(together), words(in_turn));
         }
     }
 

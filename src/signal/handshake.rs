@@ -517,13 +517,28 @@ impl HandshakeCache {
         self.near.prefetch_set(hash);
     }
 
+    /// Whether a handshake that began at `began_ns` still waits at `now_ns`, less than 73 minutes later.
+    #[must_use]
+    #[inline]
+    pub fn is_in_time(&self, began_ns: i64, now_ns: i64) -> bool {
+        let at = |time_ns| tag(0, Side::First, 0, time_ns);
+        age(at(began_ns), at(now_ns)) < self.timeout
+    }
+
+    /// The step of time, of 2.1 s, in which a packet came.
+    #[must_use]
+    #[inline]
+    pub fn step(now_ns: i64) -> u64 {
+        now_ns.max(0) as u64 >> (STAMP_SHIFT + STEP_BITS)
+    }
+
     /// Moves time on: what has timed out no longer waits for what follows its ISN. Its stamp says so too, but comes
-    /// round in 73 minutes. To be called with the time of each packet before what is asked of it.
+    /// round in 73 minutes. To be called with the time of the first packet of each [step](Self::step) before what is
+    /// asked of it.
     ///
     /// Complexity: every 2.1 s a 1,024th of the memory, and all of it behind a gap that is longer than the timeout.
-    #[inline]
     pub fn advance(&self, now_ns: i64) {
-        let step = now_ns.max(0) as u64 >> (STAMP_SHIFT + STEP_BITS);
+        let step = Self::step(now_ns);
         if step > self.last_step.load(Relaxed) {
             self.time_out(step, now_ns);
         }

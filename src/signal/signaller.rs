@@ -5,9 +5,10 @@
 //!
 //! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
 //!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage
-//!    are in no cache yet; [`StagedHandshakes`] has them. Of a side whose first packet without a flag is in the stage
-//!    the next are skipped again ([`StagedAnswers`]).
-//! 2. When the stage is full, or an end in it has to be known, each signal in it for which a handshake may wait is
+//!    are in no cache yet; [`StagedHandshakes`] has them. An answer that finds its SYN-ACK there completes the
+//!    handshake, which then never comes into a cache. Of a side whose first packet without a flag is in the stage the
+//!    next are skipped again ([`StagedAnswers`]).
+//! 2. When the stage is full, or what is in it has to be known, each signal in it for which a handshake may wait is
 //!    looked up in the [`HandshakeCache`], which all capture threads share and which knows the handshakes that wait for
 //!    the client's answer to a SYN-ACK.
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
@@ -115,7 +116,9 @@ struct Unskipped {
 
 /// A packet without a flag that goes into the stage.
 struct Unflagged {
-    shown: BehindEnd,
+    kind: SignalKind,
+    /// Whether it shows that another connection has begun.
+    begins_another: bool,
     /// Whether it is handed on in any case.
     is_chosen: bool,
     /// Whether a handshake may wait for it.
@@ -129,21 +132,44 @@ struct Stage {
     count: usize,
     /// The signals of IPv6 connections.
     v6: u64,
-    /// The signals that are looked up in the caches: their kinds depend on them, or they change them.
-    to_look_up: u64,
     /// The signals that are handed on in any case.
     chosen: u64,
-    /// The signals that are the end of a side, which is not recorded yet.
-    ends: u64,
+    unsettled: Unsettled,
+    /// Where the other side's FIN is, for each second FIN.
+    first_fins: [u8; STAGE_COUNT],
     /// The signals that are not handed on.
     dropped: u64,
+}
+
+/// The signals of a stage that are not looked up, or recorded, yet.
+#[derive(Clone, Copy, Default)]
+struct Unsettled {
+    /// Those behind which a side's next packet is waited for.
+    handshakes: u64,
+    /// Those without a flag for which a handshake may wait: whether they are handed on depends on that, or their kinds.
+    answers: u64,
+    /// FINs for which a handshake may wait.
+    awaited_fins: u64,
+    /// The ends of sides, without a FIN that is recorded together with the other side's.
+    ends: u64,
+    /// Those of the ends with which the other side's FIN is recorded.
+    second_fins: u64,
 }
 
 impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
         let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
-        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, chosen: 0, ends: 0, dropped: 0 }
+        Stage {
+            signals,
+            lookups,
+            count: 0,
+            v6: 0,
+            chosen: 0,
+            unsettled: Unsettled::default(),
+            first_fins: [0; STAGE_COUNT],
+            dropped: 0,
+        }
     }
 
     /// Takes the next place for a signal, and returns it, as a set.
@@ -176,12 +202,18 @@ impl Stage {
     }
 
     fn has_ends(&self) -> bool {
-        self.ends != 0
+        self.unsettled.ends != 0
     }
 
-    /// The places of ends that are not recorded yet, and those that are not looked up yet; both are to be now.
-    fn take_unsettled(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.ends), std::mem::take(&mut self.to_look_up))
+    /// Has the FIN at this place, which is a set, recorded together with that of the other side at `first_fin`, unless
+    /// a handshake may wait for one of them.
+    fn pair_fins(&mut self, first_fin: usize, second_fin: u64) {
+        let both = 1 << first_fin | second_fin;
+        if self.unsettled.awaited_fins & both == 0 {
+            self.first_fins[second_fin.trailing_zeros() as usize % STAGE_COUNT] = first_fin as u8;
+            self.unsettled.second_fins |= second_fin;
+            self.unsettled.ends &= !(1 << first_fin);
+        }
     }
 
     fn is_chosen(&self, at: usize) -> bool {
@@ -197,58 +229,97 @@ impl Stage {
     }
 }
 
-/// The handshakes in the stage that wait for a packet. Each is [announced](HandshakeCache::announce) to the cache.
-struct StagedHandshakes {
-    /// A bit for each of them, and for those that were there, in enough words that few other connections share one.
-    bits: [u64; AWAITED_WORD_COUNT],
-    /// The hashes of their connections, each with the side that it waits for, and the ISN that this is to follow.
-    waiting: Vec<(u64, Side, Option<u32>)>,
-}
+/// Connections in the stage: a bit for each of them, in enough words that few others share one.
+#[derive(Default)]
+struct StagedConnections([u64; CONNECTION_WORD_COUNT]);
 
-const AWAITED_WORD_COUNT: usize = 8;
+const CONNECTION_WORD_COUNT: usize = 8;
 
-impl StagedHandshakes {
-    fn new() -> Self {
-        // A SYN adds one, and a SYN-ACK one, or with --one-way two.
-        StagedHandshakes { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+impl StagedConnections {
+    #[inline]
+    fn place(quick_hash: u64) -> (usize, u64) {
+        (quick_hash as usize / 64 % CONNECTION_WORD_COUNT, 1 << (quick_hash % 64))
     }
 
     #[inline]
-    fn place(quick_hash: u64) -> (usize, u64) {
-        (quick_hash as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick_hash % 64))
-    }
-
-    fn put(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
-        let (word, bit) = StagedHandshakes::place(quick_hash);
-        self.bits[word] |= bit;
-        self.waiting.push((quick_hash, side, isn));
+    fn put(&mut self, quick_hash: u64) {
+        let (word, bit) = Self::place(quick_hash);
+        self.0[word] |= bit;
     }
 
     #[inline]
     fn may_hold(&self, quick_hash: u64) -> bool {
-        let (word, bit) = StagedHandshakes::place(quick_hash);
-        self.bits[word] & bit != 0
+        let (word, bit) = Self::place(quick_hash);
+        self.0[word] & bit != 0
     }
 
-    /// Removes a connection if it waits for a packet of this side, and returns how often it did, and the ISN that the
-    /// packet was to follow.
-    fn take(&mut self, quick_hash: u64, side: Side) -> (usize, Option<u32>) {
-        let (before, mut awaited_isn) = (self.waiting.len(), None);
-        self.waiting.retain(|(hash, waits_for, isn)| {
-            let is_it = (*hash, *waits_for) == (quick_hash, side);
-            awaited_isn = if is_it { *isn } else { awaited_isn };
+    fn clear(&mut self) {
+        self.0 = Default::default();
+    }
+}
+
+/// The handshakes in the stage that wait for a packet. Each is [announced](HandshakeCache::announce) to the cache.
+struct StagedHandshakes {
+    /// Their connections, and those that were there.
+    connections: StagedConnections,
+    waiting: Vec<StagedHandshake>,
+}
+
+/// A handshake in the stage that waits for a packet.
+struct StagedHandshake {
+    quick_hash: u64,
+    waits_for: Side,
+    /// The ISN that the packet is to follow, if it is known.
+    isn: Option<u32>,
+    /// The place of its SYN-ACK, as a set, if no other handshake of the connection waited; empty otherwise.
+    alone: u64,
+}
+
+/// The handshakes of a connection in the stage that have waited for a packet of one side.
+#[derive(Clone, Copy, Default)]
+struct TakenHandshakes {
+    count: usize,
+    /// Of one of them, as [`StagedHandshake`] has them.
+    isn: Option<u32>,
+    alone: u64,
+}
+
+impl StagedHandshakes {
+    fn new() -> Self {
+        // A SYN adds one, and a SYN-ACK one, or with --one-way two.
+        StagedHandshakes { connections: StagedConnections::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+    }
+
+    fn put(&mut self, handshake: StagedHandshake) {
+        self.connections.put(handshake.quick_hash);
+        self.waiting.push(handshake);
+    }
+
+    #[inline]
+    fn may_hold(&self, quick_hash: u64) -> bool {
+        self.connections.may_hold(quick_hash)
+    }
+
+    /// Removes the handshakes of a connection that wait for a packet of this side, and returns what they were.
+    fn take(&mut self, quick_hash: u64, side: Side) -> TakenHandshakes {
+        let mut taken = TakenHandshakes::default();
+        self.waiting.retain(|waiting| {
+            let is_it = (waiting.quick_hash, waiting.waits_for) == (quick_hash, side);
+            if is_it {
+                taken = TakenHandshakes { count: taken.count + 1, isn: waiting.isn, alone: waiting.alone };
+            }
             !is_it
         });
-        (before - self.waiting.len(), awaited_isn)
+        taken
     }
 
     /// The hashes of the connections that wait, each as often as it does.
     fn hashes(&self) -> impl Iterator<Item = u64> {
-        self.waiting.iter().map(|waiting| waiting.0)
+        self.waiting.iter().map(|waiting| waiting.quick_hash)
     }
 
     fn clear(&mut self) {
-        self.bits = Default::default();
+        self.connections.clear();
         self.waiting.clear();
     }
 }
@@ -286,12 +357,21 @@ impl StagedAnswers {
     }
 }
 
+/// A FIN in the stage.
+#[derive(Clone, Copy, Default)]
+struct StagedFin {
+    /// The number behind it.
+    number: u32,
+    /// Its place in the stage.
+    at: u32,
+}
+
 /// The FINs in the stage, which are not recorded yet. The last packet of a connection follows its own side's FIN
 /// immediately: it is compared with the FIN here, and the stage need not be settled for it.
 struct StagedFins {
-    /// The connection, by its hash, whose FIN came to each place, for each side, and the number behind that.
+    /// The connection, by its hash, whose FIN came to each place, for each side.
     hashes: [[u64; STAGE_COUNT]; 2],
-    numbers: [[u32; STAGE_COUNT]; 2],
+    fins: [[StagedFin; STAGE_COUNT]; 2],
     /// The places to which a FIN came, and those to which a second one or a RST did: what is there is not known then.
     taken: [u64; 2],
     unclear: [u64; 2],
@@ -299,21 +379,22 @@ struct StagedFins {
 
 impl StagedFins {
     fn new() -> Self {
-        let numbers = [[0; STAGE_COUNT]; 2];
-        StagedFins { hashes: [[0; STAGE_COUNT]; 2], numbers, taken: [0; 2], unclear: [0; 2] }
+        let fins = [[StagedFin::default(); STAGE_COUNT]; 2];
+        StagedFins { hashes: [[0; STAGE_COUNT]; 2], fins, taken: [0; 2], unclear: [0; 2] }
     }
 
     #[inline]
-    fn put(&mut self, quick_hash: u64, side: Side, number: u32) {
+    fn put(&mut self, quick_hash: u64, side: Side, fin: StagedFin) {
         let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
         self.unclear[side] |= self.taken[side] & 1 << place;
         self.taken[side] |= 1 << place;
         self.hashes[side][place] = quick_hash;
-        self.numbers[side][place] = number;
+        self.fins[side][place] = fin;
     }
 
+    /// Puts an end of whichever side, of which it is not known where it is.
     #[inline]
-    fn put_rst(&mut self, quick_hash: u64) {
+    fn put_unclear(&mut self, quick_hash: u64) {
         let bit = 1 << (quick_hash % STAGE_COUNT as u64);
         self.unclear.iter_mut().for_each(|unclear| *unclear |= bit);
     }
@@ -324,12 +405,28 @@ impl StagedFins {
         self.unclear[side as usize] >> (quick_hash % STAGE_COUNT as u64) & 1 == 0
     }
 
-    /// The number behind the one FIN of this side, if there is one.
+    /// Whether an end of this connection may be there.
     #[inline]
-    fn number(&self, quick_hash: u64, side: Side) -> Option<u32> {
+    fn may_hold(&self, quick_hash: u64) -> bool {
+        let is_there = |side| !self.is_clear(quick_hash, side) || self.fin(quick_hash, side).is_some();
+        is_there(Side::First) | is_there(Side::Second)
+    }
+
+    /// The one FIN of this side, if there is one.
+    #[inline]
+    fn fin(&self, quick_hash: u64, side: Side) -> Option<StagedFin> {
         let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
         let is_there = self.taken[side] >> place & 1 != 0 && self.hashes[side][place] == quick_hash;
-        is_there.then(|| self.numbers[side][place])
+        is_there.then(|| self.fins[side][place])
+    }
+
+    /// The other side's FIN, if it is the only end of the connection that is there before the FIN of this side comes.
+    #[inline]
+    fn other(&self, quick_hash: u64, side: Side) -> Option<StagedFin> {
+        let is_alone = self.is_clear(quick_hash, Side::First)
+            && self.is_clear(quick_hash, Side::Second)
+            && self.fin(quick_hash, side).is_none();
+        self.fin(quick_hash, side.other()).filter(|_| is_alone)
     }
 
     fn clear(&mut self) {
@@ -384,6 +481,8 @@ pub struct Signaller {
     is_watchful: bool,
     /// Whether the next packet of who sent a SYN is waited for, and a SYN is looked up for it.
     looks_up_syns: bool,
+    /// Whether the client's answer to a SYN-ACK completes a handshake, and nothing else is waited for.
+    completes_in_stage: bool,
     hasher: QuickHash,
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
@@ -392,8 +491,12 @@ pub struct Signaller {
     awaited: StagedHandshakes,
     /// The sides of which a packet without a flag is in the stage.
     answered: StagedAnswers,
-    /// The FINs in the stage that are not recorded yet.
+    /// The ends in the stage that are not recorded yet.
     fins: StagedFins,
+    /// The connections of the packets without a flag in the stage that are not looked up yet.
+    looked_up: StagedConnections,
+    /// The step of the caches' time in which the packets in the stage came that are not looked up yet.
+    step: u64,
     /// Where the segments come from.
     origin: Origin,
     counts: SignalCounts,
@@ -414,6 +517,7 @@ impl Signaller {
         let signaller = Signaller {
             is_watchful: false,
             looks_up_syns: config.one_way || seen_syns.is_some(),
+            completes_in_stage: !config.one_way && seen_syns.is_none() && !config.answer_opens,
             cache,
             ends,
             seen_syns,
@@ -427,6 +531,8 @@ impl Signaller {
             awaited: StagedHandshakes::new(),
             answered: StagedAnswers::new(),
             fins: StagedFins::new(),
+            looked_up: StagedConnections::default(),
+            step: 0,
             origin: Origin::default(),
             counts: SignalCounts::default(),
             config,
@@ -468,7 +574,7 @@ impl Signaller {
 
     /// Takes in one segment, as [`Self::push_header`] its header.
     #[inline(always)]
-    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(&Signal)) {
+    pub fn push(&mut self, segment: &TcpSegment, time: impl Fn() -> (u64, i64), out: impl FnMut(&Signal)) {
         match segment.addresses {
             Addresses::V4 { src, dst } => {
                 self.push_header(ReadHeader::<KeyV4>::new(segment, [src, dst]), time, out);
@@ -486,16 +592,12 @@ impl Signaller {
     /// Complexity: two multiplications and reads of two cache lines for most packets (and of a third while connections
     /// are under watch); one hash and one cache set for the others.
     #[inline(always)]
-    pub fn push_header<H: PacketHeader>(
-        &mut self,
-        header: H,
-        time: impl FnOnce() -> (u64, i64),
-        out: impl FnMut(&Signal),
-    ) {
+    pub fn push_header<H: PacketHeader>(&mut self, header: H, time: impl Fn() -> (u64, i64), out: impl FnMut(&Signal)) {
         let quick_hash = self.hasher.of_ends::<H::Key>(header.ends(), self.vlan_in_key(header));
         // Packets with a flag need it too.
         let is_quiet = self.ends.is_quiet(quick_hash);
-        if !self.try_skip(header, quick_hash, is_quiet) && self.push_unskipped(header, quick_hash, is_quiet, time()) {
+        let is_skipped = self.try_skip(header, quick_hash, is_quiet, || time().1);
+        if !is_skipped && self.push_unskipped(header, quick_hash, is_quiet, time()) {
             self.flush(out);
         }
     }
@@ -507,15 +609,34 @@ impl Signaller {
     }
 
     /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
-    /// handshake and no watch waits for and that the sampler does not draw.
+    /// handshake and no watch waits for and that the sampler does not draw, of a connection of which no side has ended,
+    /// or where its own side has.
     #[inline(always)]
-    fn try_skip<H: PacketHeader>(&mut self, header: H, quick_hash: u64, is_quiet: bool) -> bool {
-        if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0 || !is_quiet {
+    fn try_skip<H: PacketHeader>(
+        &mut self,
+        header: H,
+        quick_hash: u64,
+        is_quiet: bool,
+        now_ns: impl Fn() -> i64,
+    ) -> bool {
+        if header.flags() & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) != 0 {
             return false;
+        }
+        if !is_quiet {
+            return self.try_skip_at_end(header, quick_hash, now_ns());
         }
         let is_idle = self.cache.is_idle(quick_hash)
             || !self.awaited.may_hold(quick_hash) && self.is_header_behind_answer(header, quick_hash);
         is_idle && (!self.is_watchful || self.try_skip_watched(quick_hash))
+    }
+
+    /// The part of [`Self::try_skip`] that concerns connections that are not quiet.
+    #[inline(never)]
+    fn try_skip_at_end<H: PacketHeader>(&mut self, header: H, quick_hash: u64, now_ns: i64) -> bool {
+        let sender = H::Key::side_of_sender(header.ends());
+        self.cache.is_idle(quick_hash)
+            && self.is_at_end(quick_hash, sender, numbers_of(header).sent, now_ns)
+            && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
 
     /// As [`Self::is_behind_answer`], of the header of the packet.
@@ -563,6 +684,7 @@ impl Signaller {
         is_quiet: bool,
         (tick, now_ns): (u64, i64),
     ) -> bool {
+        self.advance(now_ns);
         let kind = SignalKind::of_flags(header.flags());
         let packet = Unskipped {
             kind,
@@ -579,13 +701,13 @@ impl Signaller {
             let has_data = kind == SignalKind::Syn && packet.numbers.sent != packet.isn;
             let place = self.stage(header, &packet, kind, has_data);
             self.take_flagged(&packet, place);
-        } else if let Some(Unflagged { shown, is_chosen, is_looked_up }) = self.take_unflagged(&packet) {
-            let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { kind };
+        } else if let Some(unflagged) = self.take_unflagged(&packet) {
+            let Unflagged { kind, begins_another, is_chosen, is_looked_up } = unflagged;
             let place = self.stage(header, &packet, kind, false);
-            if shown == BehindEnd::Begins {
+            if begins_another {
                 self.stage.signals_mut()[place.trailing_zeros() as usize].set_begins_another();
             }
-            self.stage.to_look_up |= if is_looked_up { place } else { 0 };
+            self.stage.unsettled.answers |= if is_looked_up { place } else { 0 };
             self.stage.chosen |= if is_chosen { place } else { 0 };
         }
         self.stage.is_full()
@@ -611,24 +733,28 @@ impl Signaller {
             self.begin_behind_ends(quick_hash, sender, isn.wrapping_add(1), now_ns);
         }
         if self.looks_up_syns {
+            self.settle_before_handshake(quick_hash);
             self.cache.prefetch_set(quick_hash);
             self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
-            self.stage.to_look_up |= place;
-            self.await_staged(quick_hash, sender, Some(isn));
+            self.stage.unsettled.handshakes |= place;
+            self.await_staged(StagedHandshake { quick_hash, waits_for: sender, isn: Some(isn), alone: 0 });
         }
     }
 
     #[inline(always)]
     fn take_syn_ack(&mut self, packet: &Unskipped, place: u64) {
         let &Unskipped { quick_hash, is_quiet, sender, numbers, isn, now_ns, .. } = packet;
+        self.settle_before_handshake(quick_hash);
         self.cache.prefetch_set(quick_hash);
-        self.stage.to_look_up |= place;
-        self.await_staged(quick_hash, sender.other(), Some(isn));
+        let is_alone = self.completes_in_stage && self.cache.is_idle(quick_hash);
+        let alone = if is_alone { place } else { 0 };
+        self.await_staged(StagedHandshake { quick_hash, waits_for: sender.other(), isn: Some(isn), alone });
         if !is_quiet {
             self.follow_ends(quick_hash, sender, numbers, now_ns);
         }
+        self.stage.unsettled.handshakes |= place;
         if self.config.one_way {
-            self.await_staged(quick_hash, sender, None);
+            self.await_staged(StagedHandshake { quick_hash, waits_for: sender, isn: None, alone: 0 });
         }
     }
 
@@ -637,22 +763,27 @@ impl Signaller {
         let &Unskipped { quick_hash, sender, numbers, .. } = packet;
         if self.may_be_awaited(quick_hash) {
             self.cache.prefetch_set(quick_hash);
-            self.stage.to_look_up |= place;
+            self.stage.unsettled.awaited_fins |= place;
         }
         // Where it was not seen how much data it has, nothing can be said of what comes behind it.
         if packet.has_size {
             self.ends.announce(quick_hash);
-            self.stage.ends |= place;
-            self.fins.put(quick_hash, sender, numbers.with_flag().sent);
+            self.stage.unsettled.ends |= place;
+            if let Some(first_fin) = self.fins.other(quick_hash, sender) {
+                self.stage.pair_fins(first_fin.at as usize, place);
+            }
+            let number = numbers.with_flag().sent;
+            self.fins.put(quick_hash, sender, StagedFin { number, at: place.trailing_zeros() });
+        } else {
+            self.fins.put_unclear(quick_hash);
         }
     }
 
     #[inline(always)]
     fn take_rst(&mut self, packet: &Unskipped, place: u64) {
-        self.stage.to_look_up |= place;
         self.ends.announce(packet.quick_hash);
-        self.stage.ends |= place;
-        self.fins.put_rst(packet.quick_hash);
+        self.stage.unsettled.ends |= place;
+        self.fins.put_unclear(packet.quick_hash);
     }
 
     /// Whether a packet without a flag goes into the stage, and as what.
@@ -665,11 +796,21 @@ impl Signaller {
         if self.is_watchful {
             is_chosen |= self.take_watched(quick_hash) || self.may_be_lost(quick_hash);
         }
+        let kind = if shown == BehindEnd::GoesOn { SignalKind::Alive } else { SignalKind::Ack };
+        let begins_another = shown == BehindEnd::Begins;
         let may_be_staged = self.awaited.may_hold(quick_hash);
-        let is_answer = may_be_staged && self.take_staged(packet);
-        let is_looked_up = is_answer
+        let answer = if may_be_staged { self.take_staged(packet) } else { None };
+        if answer == Some(Answer::Completes) {
+            let kind = SignalKind::Completes;
+            return Some(Unflagged { kind, begins_another, is_chosen: true, is_looked_up: false });
+        }
+        let is_looked_up = answer.is_some()
             || self.may_be_awaited(quick_hash) && !(is_quiet && self.is_behind_answer(quick_hash, sender, isn));
         if is_looked_up {
+            if self.fins.may_hold(quick_hash) {
+                self.settle();
+            }
+            self.looked_up.put(quick_hash);
             self.cache.prefetch_set(quick_hash);
             self.seen_syns.iter().for_each(|syns| syns.prefetch_set(quick_hash));
             if is_quiet {
@@ -682,7 +823,7 @@ impl Signaller {
                 return None;
             }
         }
-        Some(Unflagged { shown, is_chosen, is_looked_up })
+        Some(Unflagged { kind, begins_another, is_chosen, is_looked_up })
     }
 
     /// Puts the signal of a packet into the stage, and returns its place, as a set.
@@ -699,6 +840,15 @@ impl Signaller {
         place
     }
 
+    /// Settles the stage if a packet may be in it that came before this handshake begins, and would be looked up behind
+    /// it.
+    #[inline]
+    fn settle_before_handshake(&mut self, quick_hash: u64) {
+        if self.looked_up.may_hold(quick_hash) || self.fins.may_hold(quick_hash) {
+            self.settle();
+        }
+    }
+
     /// Records the ends that wait in the stage, once what came before them is looked up.
     #[inline]
     fn record_ends(&mut self) {
@@ -707,15 +857,27 @@ impl Signaller {
         }
     }
 
-    /// Records the ends in the stage, and looks its signals up, in order: what came before an end is not late behind
-    /// it.
+    /// Looks the signals in the stage up, and records its ends. One kind goes after the other, because which one comes
+    /// next is unpredictable. Those of one connection are in order then, too: what would come before another that it
+    /// came behind is not staged before that is settled.
     #[inline(never)]
     fn settle(&mut self) {
-        let (ends, to_look_up) = self.stage.take_unsettled();
+        let Unsettled { handshakes, answers, awaited_fins, ends, second_fins } =
+            std::mem::take(&mut self.stage.unsettled);
         self.fins.clear();
-        for at in ones::<STAGE_COUNT>(to_look_up | ends) {
+        self.looked_up.clear();
+        ones::<STAGE_COUNT>(handshakes).for_each(|at| self.begin_handshake(at));
+        for at in ones::<STAGE_COUNT>(answers) {
+            let is_kept = self.look_up_answer(at);
+            self.stage.dropped |= u64::from(!is_kept) << at;
+        }
+        for at in ones::<STAGE_COUNT>(ends | awaited_fins) {
             let is_in = |set: u64| set >> at & 1 != 0;
-            let is_kept = if is_in(ends) { self.record_end(at, is_in(to_look_up)) } else { self.look_up(at) };
+            if is_in(second_fins) {
+                self.record_both_fins(at);
+                continue;
+            }
+            let is_kept = self.end_side(at, is_in(ends), is_in(awaited_fins));
             self.stage.dropped |= u64::from(!is_kept) << at;
         }
     }
@@ -726,6 +888,21 @@ impl Signaller {
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let at = numbers.with_flag();
         self.ends.put(quick_hash, sender, End { is_rst: false, at }, now_ns)
+    }
+
+    /// Records the FIN at this place of the stage together with that of the other side, which came before.
+    #[inline(always)]
+    fn record_both_fins(&mut self, second_at: usize) {
+        let places = [usize::from(self.stage.first_fins[second_at]) % STAGE_COUNT, second_at];
+        let [first, second] = places.map(|at| self.stage.lookups()[at]);
+        let SignalParts { sender, .. } = self.stage.signals_mut()[places[0]].parts();
+        let ends = [first, second].map(|lookup| End { is_rst: false, at: lookup.numbers.with_flag() });
+        let shown = self.ends.put_both(first.quick_hash, sender, ends, [first.now_ns, second.now_ns]);
+        for (at, BesideEnd { begins, .. }) in places.into_iter().zip(shown) {
+            if begins {
+                self.stage.signals_mut()[at].set_begins_another();
+            }
+        }
     }
 
     /// Records that a side has sent a RST, and returns whether it ends its connection: not if it is that of an earlier
@@ -757,7 +934,7 @@ impl Signaller {
     #[inline]
     fn is_at_end(&self, quick_hash: u64, sender: Side, sent: u32, now_ns: i64) -> bool {
         self.fins.is_clear(quick_hash, sender) && {
-            let staged = self.fins.number(quick_hash, sender);
+            let staged = self.fins.fin(quick_hash, sender).map(|fin| fin.number);
             self.ends.is_at_end((quick_hash, sender), sent, staged, now_ns)
         }
     }
@@ -786,26 +963,40 @@ impl Signaller {
         is_watched
     }
 
-    /// Waits for the next packet of this side, of a handshake in the stage.
-    fn await_staged(&mut self, quick_hash: u64, side: Side, isn: Option<u32>) {
-        self.cache.announce(quick_hash);
-        self.awaited.put(quick_hash, side, isn);
+    /// Waits for the next packet of a side, of a handshake in the stage.
+    fn await_staged(&mut self, handshake: StagedHandshake) {
+        self.cache.announce(handshake.quick_hash);
+        self.awaited.put(handshake);
     }
 
-    /// Waits no longer for the sender of this packet if a handshake in the stage did, and returns whether one did. What
-    /// is late is no answer: the handshake waits on. Behind another that does not follow its ISN it waits for one more,
-    /// as in the cache.
+    /// Waits no longer for the sender of this packet if a handshake in the stage did, and returns what it is to that:
+    /// [`Answer::Completes`] if the cache need not be asked, because it was the only one. What is late is no answer:
+    /// the handshake waits on. Behind another that does not follow its ISN it waits for one more, as in the cache.
     #[inline(always)]
-    fn take_staged(&mut self, packet: &Unskipped) -> bool {
+    fn take_staged(&mut self, packet: &Unskipped) -> Option<Answer> {
         let &Unskipped { quick_hash, sender, numbers, isn, now_ns, .. } = packet;
-        let (count, awaited_isn) = self.awaited.take(quick_hash, sender);
+        let TakenHandshakes { count, isn: awaited_isn, alone } = self.awaited.take(quick_hash, sender);
         if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) {
-            let kept_isn = awaited_isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
-            (0..count).for_each(|_| self.awaited.put(quick_hash, sender, kept_isn));
-            return true;
+            let isn = awaited_isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
+            let handshake = || StagedHandshake { quick_hash, waits_for: sender, isn, alone: 0 };
+            (0..count).for_each(|_| self.awaited.put(handshake()));
+            return Some(Answer::Next);
         }
         (0..count).for_each(|_| self.cache.retract(quick_hash));
-        count > 0
+        // An end in between is looked up for whether it came before the answer.
+        let is_completed = count == 1 && !self.fins.may_hold(quick_hash) && self.complete_staged(alone, now_ns);
+        (count > 0).then_some(if is_completed { Answer::Completes } else { Answer::Next })
+    }
+
+    /// Completes the handshake whose SYN-ACK is at this place of the stage, which is a set, by what follows its ISN
+    /// now: it then never comes into the cache. False if it is there already, if others may be, or if it has timed out.
+    #[inline(always)]
+    fn complete_staged(&mut self, syn_ack: u64, now_ns: i64) -> bool {
+        let is_staged = self.stage.unsettled.handshakes & syn_ack != 0;
+        let began_ns = self.stage.lookups()[syn_ack.trailing_zeros() as usize % STAGE_COUNT].now_ns;
+        let is_completed = is_staged && self.cache.is_in_time(began_ns, now_ns);
+        self.stage.unsettled.handshakes &= if is_completed { !syn_ack } else { u64::MAX };
+        is_completed
     }
 
     /// Whether a packet without a flag comes late, behind an end of its connection.
@@ -851,66 +1042,55 @@ impl Signaller {
         self.is_watchful = self.has_to_watch();
     }
 
-    /// Decides for the packet at this place of the stage, which ends no side, whether it is handed on, as it is in any
-    /// case if it was chosen, and as which kind.
+    /// Waits for the packets that the SYN or SYN-ACK at this place of the stage is followed by.
     #[inline(always)]
-    fn look_up(&mut self, at: usize) -> bool {
+    fn begin_handshake(&mut self, at: usize) {
         let lookup = self.stage.lookups()[at];
-        let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
-        self.advance(now_ns);
-        match kind {
-            SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
-                // What is late is no answer to the handshake of the next connection.
-                let is_late = || self.ends.is_late(quick_hash, sender, numbers, now_ns);
-                let answer = self.cache.answer(quick_hash, sender, isn, now_ns, is_late);
-                let answer_syn = |syns: &HandshakeCache| syns.answer(quick_hash, sender, isn, now_ns, is_late);
-                let seen_syn = self.seen_syns.as_deref().and_then(answer_syn);
-                if answer == Some(Answer::Completes) {
-                    self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
-                } else if answer == Some(Answer::First) {
-                    self.stage.signals_mut()[at].set_awaited();
-                }
-                answer.is_some() || self.stage.is_chosen(at) || seen_syn.is_some() || self.draw_sample(now_ns)
-            }
-            SignalKind::SynAck => {
-                if !self.config.answer_opens {
-                    self.await_answer(lookup, sender.other(), Some(isn));
-                }
-                if self.config.one_way {
-                    self.await_answer(lookup, sender, None);
-                }
-                true
-            }
-            SignalKind::Syn => {
-                if self.config.one_way {
-                    self.await_answer(lookup, sender, None);
-                }
-                self.remember_syn(lookup, sender, isn);
-                true
-            }
-            SignalKind::Fin => {
-                self.look_up_fin(lookup, at, false);
-                true
-            }
-            // A RST ends its side, and no segment makes the other.
-            SignalKind::Rst | SignalKind::Known => true,
+        if kind == SignalKind::Syn {
+            self.remember_syn(lookup, sender, isn);
+        } else if !self.config.answer_opens {
+            self.await_answer(lookup, sender.other(), Some(isn));
+        }
+        if self.config.one_way {
+            self.await_answer(lookup, sender, None);
         }
     }
 
-    /// Records the end of a side that is at this place of the stage, and returns whether it is handed on.
+    /// Decides for the packet without a flag at this place of the stage whether it is handed on, as it is in any case
+    /// if it was chosen, and as which kind.
     #[inline(always)]
-    fn record_end(&mut self, at: usize, is_looked_up: bool) -> bool {
+    fn look_up_answer(&mut self, at: usize) -> bool {
+        let StagedLookup { quick_hash, now_ns, numbers } = self.stage.lookups()[at];
+        let SignalParts { sender, isn, .. } = self.stage.signals_mut()[at].parts();
+        // What is late is no answer to the handshake of the next connection.
+        let is_late = || self.ends.is_late(quick_hash, sender, numbers, now_ns);
+        let answer = self.cache.answer(quick_hash, sender, isn, now_ns, is_late);
+        let answer_syn = |syns: &HandshakeCache| syns.answer(quick_hash, sender, isn, now_ns, is_late);
+        let seen_syn = self.seen_syns.as_deref().and_then(answer_syn);
+        if answer == Some(Answer::Completes) {
+            self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
+        } else if answer == Some(Answer::First) {
+            self.stage.signals_mut()[at].set_awaited();
+        }
+        answer.is_some() || self.stage.is_chosen(at) || seen_syn.is_some() || self.draw_sample(now_ns)
+    }
+
+    /// Records the end of a side that is at this place of the stage, or looks it up, or both, and returns whether it is
+    /// handed on.
+    #[inline(always)]
+    fn end_side(&mut self, at: usize, is_recorded: bool, is_awaited: bool) -> bool {
         let lookup = self.stage.lookups()[at];
         let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
         if kind == SignalKind::Rst {
             return self.end_by_rst(lookup, sender);
         }
-        let BesideEnd { is_second, begins } = self.record_fin(lookup, sender);
+        let BesideEnd { is_second, begins } =
+            if is_recorded { self.record_fin(lookup, sender) } else { BesideEnd::default() };
         if begins {
             self.stage.signals_mut()[at].set_begins_another();
         }
-        if is_looked_up {
+        if is_awaited {
             self.look_up_fin(lookup, at, is_second);
         }
         true
@@ -918,8 +1098,7 @@ impl Signaller {
 
     #[inline(never)]
     fn end_by_rst(&mut self, lookup: StagedLookup, sender: Side) -> bool {
-        let StagedLookup { quick_hash, now_ns, .. } = lookup;
-        self.advance(now_ns);
+        let StagedLookup { quick_hash, .. } = lookup;
         let is_end = self.record_rst(lookup, sender);
         if is_end {
             // No later packet completes the handshake.
@@ -935,7 +1114,6 @@ impl Signaller {
     fn look_up_fin(&mut self, lookup: StagedLookup, at: usize, is_second: bool) {
         let StagedLookup { quick_hash, now_ns, numbers } = lookup;
         let SignalParts { sender, isn, .. } = self.stage.signals_mut()[at].parts();
-        self.advance(now_ns);
         // Of a server that ends before its client has answered the ISN is the one that it acknowledges, or shortly
         // before it, where data of the client was not captured.
         if !is_second && self.cache.awaits_answer(quick_hash, sender.other(), now_ns) {
@@ -949,11 +1127,16 @@ impl Signaller {
         self.seen_syns.iter().for_each(|syns| syns.remove(quick_hash, sender));
     }
 
-    /// Moves the time of the caches on.
+    /// Moves the time of the caches on, once what came before is looked up.
     #[inline]
-    fn advance(&self, now_ns: i64) {
-        self.cache.advance(now_ns);
-        self.seen_syns.iter().for_each(|syns| syns.advance(now_ns));
+    fn advance(&mut self, now_ns: i64) {
+        let step = HandshakeCache::step(now_ns);
+        if step != self.step {
+            self.settle();
+            self.step = step;
+            self.cache.advance(now_ns);
+            self.seen_syns.iter().for_each(|syns| syns.advance(now_ns));
+        }
     }
 
     fn await_answer(&mut self, lookup: StagedLookup, from: Side, isn: Option<u32>) {

@@ -431,12 +431,13 @@ fn packet_behind_a_handshake() -> impl Strategy<Value = TcpSegment> {
     })
 }
 
-/// The signals of these packets, each of which has its number as its tick; before each, this is done to the signaller.
+/// The signals of these packets, each of which has its number as its tick and comes 5 ms behind the one before; before
+/// each, this is done to the signaller.
 fn numbered(packets: &[TcpSegment], before: impl Fn(&mut Signaller)) -> Vec<Signal> {
     let (mut signaller, mut signals) = (signaller(false, 1024), Vec::new());
     for (number, packet) in (1..).zip(packets) {
         before(&mut signaller);
-        signaller.push(packet, || (number, 0), |signal| signals.push(*signal));
+        signaller.push(packet, || (number, number as i64 * 5_000_000), |signal| signals.push(*signal));
     }
     signaller.flush(|signal| signals.push(*signal));
     signals
@@ -473,5 +474,65 @@ proptest! {
                 parted.push(key);
             }
         }
+    }
+}
+
+#[test]
+fn what_completes_a_handshake_in_the_stage_comes_before_it_has_timed_out() {
+    let syn_ack = TcpSegment { ack: 101, ..segment(SERVER, CLIENT, SYN | ACK) };
+    let answer = TcpSegment { seq: 101, ..segment(CLIENT, SERVER, ACK) };
+    let config = || SignallerConfig { syn_timeout_ns: 1_000_000_000, ..CONFIG };
+    for (late_ns, kind) in [(900_000_000, SignalKind::Completes), (1_100_000_000, SignalKind::Ack)] {
+        for is_settled in [false, true] {
+            let (mut signaller, mut kinds) = (signaller_of(config(), 1024, None), Vec::new());
+            signaller.push(&syn_ack, || (1, 0), |signal| kinds.push(signal.kind()));
+            if is_settled {
+                signaller.settle();
+            }
+            signaller.push(&answer, || (1, late_ns), |signal| kinds.push(signal.kind()));
+            signaller.flush(|signal| kinds.push(signal.kind()));
+            assert_eq!(kinds, [SignalKind::SynAck, kind], "{late_ns} ns late, settled: {is_settled}");
+        }
+    }
+}
+
+/// Packets of a few connections, with handshakes and ends among them. Of those that are cut the size is not known.
+fn packets_of_a_few_connections(are_ends_cut: bool) -> impl Strategy<Value = Vec<TcpSegment>> {
+    let number = || prop::sample::select(vec![100, 101, 102, 5_000, 900_000_000]);
+    let rst_weight = u32::from(!are_ends_cut);
+    let flags = prop_oneof![
+        4 => Just(SYN | ACK), 6 => Just(ACK), 4 => Just(FIN | ACK), 1 => Just(SYN), rst_weight => Just(TcpSegment::RST)
+    ];
+    let port = prop::sample::select(ports_of_one_place(3));
+    let packet = (port, any::<bool>(), flags, number(), number(), 0..8u8);
+    let packet = packet.prop_map(move |(port, is_back, flags, seq, ack, place)| {
+        let client = (CLIENT.0, port);
+        let (from, to) = if is_back { (SERVER, client) } else { (client, SERVER) };
+        let payload_size = (!are_ends_cut && place > 0).then_some(0);
+        TcpSegment { seq, ack, payload_size, ..segment(from, to, flags) }
+    });
+    prop::collection::vec(packet, 0..40)
+}
+
+/// What signals say of handshakes and ends. Which of the packets that follow nothing are handed on, and whether an end
+/// begins another connection where one side alone had ended, depends on what is in the stage.
+fn certain(signals: &[Signal]) -> Vec<(SignalParts, bool)> {
+    let is_certain = |signal: &&Signal| !matches!(signal.kind(), SignalKind::Ack | SignalKind::Alive);
+    signals.iter().filter(is_certain).map(|signal| (signal.parts(), signal.is_before_answer())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #[test]
+    fn what_is_completed_in_the_stage_would_be_in_the_cache(packets in packets_of_a_few_connections(false)) {
+        let with = numbered(&packets, |_| ());
+        let without = numbered(&packets, |signaller| signaller.completes_in_stage = false);
+        prop_assert_eq!(certain(&with), certain(&without));
+    }
+
+    #[test]
+    fn packets_of_a_handshake_are_in_order_in_one_stage_as_in_several(packets in packets_of_a_few_connections(true)) {
+        let settled = numbered(&packets, Signaller::settle);
+        prop_assert_eq!(certain(&numbered(&packets, |_| ())), certain(&settled));
     }
 }
