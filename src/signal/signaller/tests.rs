@@ -496,19 +496,23 @@ fn what_completes_a_handshake_in_the_stage_comes_before_it_has_timed_out() {
     }
 }
 
-/// Packets of a few connections, with handshakes and ends among them. Of those that are cut the size is not known.
-fn packets_of_a_few_connections(are_ends_cut: bool) -> impl Strategy<Value = Vec<TcpSegment>> {
-    let number = || prop::sample::select(vec![100, 101, 102, 5_000, 900_000_000]);
+/// Packets of so many connections, with handshakes and ends among them, each of which follows another or contradicts
+/// it. Of ends that are cut the size is not known. SYN-ACKs of one side contradict each other only where ends are cut,
+/// and no more than two: which of more wait depends on what is in the cache.
+fn packets_with_handshakes(connection_count: usize, are_ends_cut: bool) -> impl Strategy<Value = Vec<TcpSegment>> {
+    let number = || prop::sample::select(vec![101, 5_000]);
     let rst_weight = u32::from(!are_ends_cut);
     let flags = prop_oneof![
         4 => Just(SYN | ACK), 6 => Just(ACK), 4 => Just(FIN | ACK), 1 => Just(SYN), rst_weight => Just(TcpSegment::RST)
     ];
-    let port = prop::sample::select(ports_of_one_place(3));
+    let port = prop::sample::select(ports_of_one_place(connection_count));
     let packet = (port, any::<bool>(), flags, number(), number(), 0..8u8);
     let packet = packet.prop_map(move |(port, is_back, flags, seq, ack, place)| {
         let client = (CLIENT.0, port);
         let (from, to) = if is_back { (SERVER, client) } else { (client, SERVER) };
         let payload_size = (!are_ends_cut && place > 0).then_some(0);
+        let only = if is_back { 101 } else { 5_000 };
+        let ack = if flags == SYN | ACK && !are_ends_cut { only } else { ack };
         TcpSegment { seq, ack, payload_size, ..segment(from, to, flags) }
     });
     prop::collection::vec(packet, 0..40)
@@ -524,14 +528,14 @@ fn certain(signals: &[Signal]) -> Vec<(SignalParts, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_completed_in_the_stage_would_be_in_the_cache(packets in packets_of_a_few_connections(false)) {
+    fn what_is_completed_in_the_stage_would_be_in_the_cache(packets in packets_with_handshakes(1, false)) {
         let with = numbered(&packets, |_| ());
         let without = numbered(&packets, |signaller| signaller.completes_in_stage = false);
         prop_assert_eq!(certain(&with), certain(&without));
     }
 
     #[test]
-    fn packets_of_a_handshake_are_in_order_in_one_stage_as_in_several(packets in packets_of_a_few_connections(true)) {
+    fn packets_of_a_handshake_are_in_order_in_one_stage_as_in_several(packets in packets_with_handshakes(3, true)) {
         let settled = numbered(&packets, Signaller::settle);
         prop_assert_eq!(certain(&numbered(&packets, |_| ())), certain(&settled));
     }
