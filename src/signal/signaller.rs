@@ -266,21 +266,13 @@ struct StagedHandshakes {
 }
 
 /// A handshake in the stage that waits for a packet.
+#[derive(Clone, Copy)]
 struct StagedHandshake {
     quick_hash: u64,
     waits_for: Side,
     /// The ISN that the packet is to follow, if it is known.
     isn: Option<u32>,
     /// The place of its SYN-ACK, as a set, if no other handshake of the connection waited; empty otherwise.
-    alone: u64,
-}
-
-/// The handshakes of a connection in the stage that have waited for a packet of one side.
-#[derive(Clone, Copy, Default)]
-struct TakenHandshakes {
-    count: usize,
-    /// Of one of them, as [`StagedHandshake`] has them.
-    isn: Option<u32>,
     alone: u64,
 }
 
@@ -300,17 +292,16 @@ impl StagedHandshakes {
         self.connections.may_hold(quick_hash)
     }
 
-    /// Removes the handshakes of a connection that wait for a packet of this side, and returns what they were.
-    fn take(&mut self, quick_hash: u64, side: Side) -> TakenHandshakes {
-        let mut taken = TakenHandshakes::default();
+    /// Removes the handshakes of a connection that wait for a packet of this side, and returns how many there were, and
+    /// the last.
+    fn take(&mut self, quick_hash: u64, side: Side) -> (usize, Option<StagedHandshake>) {
+        let (before, mut last) = (self.waiting.len(), None);
         self.waiting.retain(|waiting| {
             let is_it = (waiting.quick_hash, waiting.waits_for) == (quick_hash, side);
-            if is_it {
-                taken = TakenHandshakes { count: taken.count + 1, isn: waiting.isn, alone: waiting.alone };
-            }
+            last = if is_it { Some(*waiting) } else { last };
             !is_it
         });
-        taken
+        (before - self.waiting.len(), last)
     }
 
     /// The hashes of the connections that wait, each as often as it does.
@@ -975,17 +966,17 @@ impl Signaller {
     #[inline(always)]
     fn take_staged(&mut self, packet: &Unskipped) -> Option<Answer> {
         let &Unskipped { quick_hash, sender, numbers, isn, now_ns, .. } = packet;
-        let TakenHandshakes { count, isn: awaited_isn, alone } = self.awaited.take(quick_hash, sender);
-        if awaited_isn.is_some_and(|awaited_isn| awaited_isn != isn) {
-            let isn = awaited_isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
-            let handshake = || StagedHandshake { quick_hash, waits_for: sender, isn, alone: 0 };
-            (0..count).for_each(|_| self.awaited.put(handshake()));
+        let (count, last) = self.awaited.take(quick_hash, sender);
+        let last = last?;
+        if last.isn.is_some_and(|awaited_isn| awaited_isn != isn) {
+            let isn = last.isn.filter(|_| self.is_late(quick_hash, sender, numbers, now_ns));
+            (0..count).for_each(|_| self.awaited.put(StagedHandshake { isn, alone: 0, ..last }));
             return Some(Answer::Next);
         }
         (0..count).for_each(|_| self.cache.retract(quick_hash));
         // An end in between is looked up for whether it came before the answer.
-        let is_completed = count == 1 && !self.fins.may_hold(quick_hash) && self.complete_staged(alone, now_ns);
-        (count > 0).then_some(if is_completed { Answer::Completes } else { Answer::Next })
+        let is_completed = count == 1 && !self.fins.may_hold(quick_hash) && self.complete_staged(last.alone, now_ns);
+        Some(if is_completed { Answer::Completes } else { Answer::Next })
     }
 
     /// Completes the handshake whose SYN-ACK is at this place of the stage, which is a set, by what follows its ISN
@@ -995,7 +986,9 @@ impl Signaller {
         let is_staged = self.stage.unsettled.handshakes & syn_ack != 0;
         let began_ns = self.stage.lookups()[syn_ack.trailing_zeros() as usize % STAGE_COUNT].now_ns;
         let is_completed = is_staged && self.cache.is_in_time(began_ns, now_ns);
-        self.stage.unsettled.handshakes &= if is_completed { !syn_ack } else { u64::MAX };
+        if is_completed {
+            self.stage.unsettled.handshakes &= !syn_ack;
+        }
         is_completed
     }
 
