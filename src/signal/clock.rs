@@ -147,9 +147,9 @@ type ClockNumber = u32;
 /// What is known of the clocks of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Source {
-    /// The clock of its last stamp.
+    /// The clock of its last stamp, but for those of clocks of fewer than [`AGREEING_COUNT`] packets.
     last: ClockNumber,
-    /// How many of its stamps in turn were of that clock; stops counting at [`JUDGED_COUNT_MAX`].
+    /// How many of its stamps in turn, but for those, were of that clock; stops counting at [`JUDGED_COUNT_MAX`].
     in_turn: u8,
     /// How many stamps it has made; stops counting at [`JUDGED_COUNT_MIN`].
     count: u8,
@@ -168,6 +168,12 @@ impl Source {
         let in_turn = if self.last == clock { self.in_turn } else { 0 };
         self.last = clock;
         self.in_turn = (in_turn + 1).min(JUDGED_COUNT_MAX as u8);
+        self.stamps_few();
+    }
+
+    /// Counts a stamp of a clock of fewer than [`AGREEING_COUNT`] packets, which may be a wrong one: by it, the source
+    /// has not left its clock.
+    fn stamps_few(&mut self) {
         self.count = (self.count + 1).min(JUDGED_COUNT_MIN as u8);
     }
 
@@ -705,11 +711,16 @@ impl Clock {
         let is_few = other.packets < JUDGED_COUNT_MIN as u32;
         other.is_doubtful |= is_few && self.main_names.has(stamp.clock) && self.is_leap(stamp.time_ns);
         other.names.add(stamp.clock);
-        self.sources[stamp.clock.index()].stamps(other.number);
         other.last_ns = stamp.time_ns;
         other.used_at_ns = self.elapsed_ns();
         other.packets = other.packets.saturating_add(1).min(OTHER_PACKETS_MIN);
         self.others.insert(0, other);
+        let source = &mut self.sources[stamp.clock.index()];
+        if other.packets < AGREEING_COUNT as u32 {
+            source.stamps_few();
+        } else {
+            source.stamps(other.number);
+        }
         // Wrong stamps that are near to each other are no time.
         if other.packets < JUDGED_COUNT_MIN as u32 {
             return wall_ns.min(self.highest_ns);
@@ -1097,7 +1108,7 @@ impl Clock {
     fn begin_other(&mut self, stamp: Stamp, wall_ns: i64, is_doubtful: bool) -> i64 {
         self.main_left_ns.get_or_insert(wall_ns);
         let number = self.number();
-        self.sources[stamp.clock.index()].stamps(number);
+        self.sources[stamp.clock.index()].stamps_few();
         self.remember(OtherClock {
             number,
             names: Names::of(stamp.clock),
@@ -1546,6 +1557,19 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_back_is_not_the_one_before_although_wrong_stamps_come_between() {
+        for wrong_count in 0..AGREEING_COUNT {
+            // Back by 230 s and, behind a gap, about where it was when it was set.
+            let mut stamps: Vec<i64> = (0..400).chain(170..=370).chain(431..531).collect();
+            (0..wrong_count).for_each(|at| stamps[577 + 5 * at] = 5_000);
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            let elapsed = run(&mut clock, &stamps);
+            let is_exact = elapsed[700] == 759 && clock.doubt() == TimeDoubt::None;
+            assert!(is_exact || clock.doubt() == TimeDoubt::Undecided, "{wrong_count}: {}", elapsed[700]);
+        }
+    }
+
+    #[test]
     fn a_wrong_stamp_that_packets_behind_gaps_are_near_to_takes_no_doubt_away() {
         let mut clock = Clock::new(Stamp::unnamed(0));
         run(&mut clock, &(0..=400).chain([614]).chain(401..=420).collect::<Vec<_>>());
@@ -1557,7 +1581,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_takes_no_doubt_away() {
         let mut clock = Clock::new(Stamp::unnamed(0));
-        let before = (0..270).chain([638]).chain((270..=530).step_by(10));
+        let before = (0..270).step_by(10).chain([638]).chain((270..=530).step_by(10));
         // They seem to follow the wrong stamp, long enough for the source to go by that clock alone.
         let behind_gap = (593..=983).step_by(5);
         let stamps: Vec<i64> = before.chain(behind_gap).chain(1_055..1_200).collect();
@@ -1775,6 +1799,24 @@ mod tests {
             world.gaps_s.retain(|(gap_at, _)| *gap_at + 70 < at || *gap_at > at + 3 * 90);
             world.wrong_s.retain(|(wrong_at, _)| wrong_at.abs_diff(at) > 5);
             World { set_s: Some((at, sources, set_s)), ..world }.check()?;
+        }
+
+        /// A clock is set back and goes on, with wrong stamps, until a gap ends about where it was when it was set, and
+        /// not where the clock before would be now: there that would seem to go on.
+        #[test]
+        fn a_clock_that_was_set_back_is_not_the_one_before(
+            mut world in worlds(1..2),
+            at in 100usize..150,
+            (gap_at, gap_s) in (420usize..490, 51i64..400),
+            beyond_s in -60i64..50,
+        ) {
+            world.packets.iter_mut().for_each(|(_, step_ms)| *step_ms += 400);
+            let since_ms: i64 = world.packets[at..=gap_at].iter().map(|(_, step_ms)| step_ms).sum();
+            world.gaps_s = vec![(gap_at, gap_s)];
+            world.wrong_s.retain(|(wrong_at, wrong_s)| {
+                (at + 5..gap_at - 10).contains(wrong_at) && wrong_s.iter().all(|wrong_s| wrong_s.abs() > 6_000)
+            });
+            World { set_s: Some((at, 1, beyond_s - since_ms / 1_000 - gap_s)), ..world }.check()?;
         }
 
         /// Each source is silent for longer than it takes to judge, while another one speaks.
