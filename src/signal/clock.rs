@@ -326,6 +326,8 @@ struct Run {
     covered_ns: i64,
     /// The highest of the last ones elsewhere that follow each other closely, and how many they are.
     elsewhere: Option<(i64, usize)>,
+    /// How many of those up to which no time can have passed from the first follow each other closely, at most.
+    contrary_count: usize,
     /// How many there are far from each other, from the first, if none is behind those before it.
     ascending: Option<usize>,
     last_ns: i64,
@@ -339,6 +341,7 @@ impl Run {
             count: 1,
             covered_ns: 0,
             elsewhere: None,
+            contrary_count: 0,
             ascending: Some(1),
             last_ns: first_ns,
         }
@@ -355,21 +358,29 @@ impl Run {
             self.count += 1;
             return;
         }
-        self.elsewhere = match self.elsewhere {
-            Some((highest_ns, count)) if is_near(time_ns, highest_ns) => Some((highest_ns.max(time_ns), count + 1)),
-            _ => Some((time_ns, 1)),
+        let (highest_ns, count) = match self.elsewhere {
+            Some((highest_ns, count)) if is_near(time_ns, highest_ns) => (highest_ns.max(time_ns), count + 1),
+            _ => (time_ns, 1),
         };
+        self.elsewhere = Some((highest_ns, count));
+        if !self.may_pass(highest_ns) {
+            self.contrary_count = self.contrary_count.max(count);
+        }
     }
 
-    /// Follows those elsewhere, if they are certain and not behind the first: time has passed once more.
+    /// Whether time may have passed up to here behind the first.
+    fn may_pass(&self, highest_ns: i64) -> bool {
+        highest_ns.saturating_sub(self.first_ns) >= -FOLLOWS_MAX_NS
+            && highest_ns.saturating_sub(self.highest_ns) <= CLOCK_LEAP_MAX_NS
+    }
+
+    /// Follows those elsewhere, if they are certain and time may have passed up to them: it has passed once more. Where
+    /// others are contrary to that, few that follow the first closely may be wrong.
     fn leap(&mut self) {
-        let may_pass = |highest_ns: i64| {
-            highest_ns.saturating_sub(self.first_ns) >= -FOLLOWS_MAX_NS
-                && highest_ns.saturating_sub(self.highest_ns) <= CLOCK_LEAP_MAX_NS
-        };
         if let Some((highest_ns, count)) = self.elsewhere
             && count >= JUDGED_COUNT_MIN
-            && may_pass(highest_ns)
+            && self.may_pass(highest_ns)
+            && (self.contrary_count == 0 || self.count >= AGREEING_COUNT.max(self.contrary_count))
         {
             self.highest_ns = highest_ns;
             self.count += count;
@@ -1410,6 +1421,20 @@ mod tests {
             let elapsed = run(&mut clock, &stamps);
             assert_eq!(clock.doubt() != TimeDoubt::None, has_doubt, "{end_s}");
             assert!(has_doubt || elapsed[199] == end_s + 99, "{end_s}");
+        }
+    }
+
+    #[test]
+    fn wrong_stamps_before_a_gap_that_another_soon_follows_are_no_time() {
+        for between_count in 1..AGREEING_COUNT as i64 {
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            let between = 83_000..83_000 + between_count;
+            let stamps: Vec<i64> = (0..=100).chain([400_000; 3]).chain(between).chain(1_900_000..1_900_100).collect();
+            let elapsed = run(&mut clock, &stamps);
+            assert_eq!(elapsed[101..105], [100, 100, 100, 83_000], "{between_count}");
+            // One alone may be wrong as well.
+            let doubt = if between_count == 1 { TimeDoubt::Undecided } else { TimeDoubt::None };
+            assert_eq!((elapsed.last(), clock.doubt()), (Some(&1_900_099), doubt), "{between_count}");
         }
     }
 
