@@ -292,6 +292,7 @@ fn changes_of_translated_connections_turn_one_list_into_the_next() {
     let (mut full_count, mut half_open_count) = (0, 0);
     for lines in &all {
         let (head, lines) = (&lines[0], &lines[1..]);
+        let counted = |name: &str| header(std::slice::from_ref(head), name).as_u64().unwrap();
         if head["event_type"] == "flow_list" {
             let established: Vec<Value> = lines
                 .iter()
@@ -300,7 +301,7 @@ fn changes_of_translated_connections_turn_one_list_into_the_next() {
                 .collect();
             full_count += 1;
             let named = lines.iter().filter(|line| line.get("change").is_none() && line.get("nat").is_some()).count();
-            assert_eq!(header(std::slice::from_ref(head), "translated"), named, "{head}");
+            assert_eq!(counted("translated"), named as u64, "{head}");
             // Every fourth list is whole, and says nothing of what opened; those between add up to the one before it.
             open = by_ends(&established);
             let closings = lines.iter().filter(|line| line["change"] == "closed");
@@ -319,12 +320,10 @@ fn changes_of_translated_connections_turn_one_list_into_the_next() {
                 assert_eq!(open.remove(&ends), Some(what), "{line}");
             }
         }
-        let counted = header(std::slice::from_ref(head), "flows").as_u64().unwrap();
-        assert_eq!(open.len() as u64, counted, "{head}");
+        assert_eq!(open.len() as u64, counted("flows"), "{head}");
         // What is half-open may have a name too, and is in no change.
         let named = open.values().filter(|what| !what[2].is_null()).count() as u64;
-        let [translated, half_open] =
-            ["translated", "half_open"].map(|name| header(std::slice::from_ref(head), name).as_u64().unwrap());
+        let [translated, half_open] = ["translated", "half_open"].map(counted);
         assert!((named..=named + half_open).contains(&translated), "{named} named: {head}");
         half_open_count += translated - named;
     }
