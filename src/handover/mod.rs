@@ -208,6 +208,8 @@ pub struct Findings {
     pub seen: Vec<(AnyKey, u32)>,
     /// Those of them of which only packets before a leap of time were seen: the last, or one before it.
     pub seen_before: Vec<(AnyKey, u32)>,
+    /// Those of `seen` and `seen_before` of which one side has ended.
+    pub half_closed: Vec<(AnyKey, u32)>,
     /// The tick before that leap.
     pub leap_tick: u64,
 }

@@ -74,15 +74,17 @@ impl ExactList {
     /// table since the tick `since`.
     pub(super) fn answer(&mut self, partition: usize, findings: Findings, since: u64, cut: u64) {
         let Some(list) = self.partitions.get_mut(partition) else { return };
-        let [gone, open, seen] =
-            [findings.gone, findings.open, findings.seen].map(ByFamily::<Vec<_>, Vec<_>>::from_iter);
+        let Findings { gone, open, seen, seen_before, half_closed, leap_tick } = findings;
+        let [gone, open, seen, before, half_closed] =
+            [gone, open, seen, seen_before, half_closed].map(ByFamily::<Vec<_>, Vec<_>>::from_iter);
         list.v4.apply_answers(&Answers { gone: gone.v4, open: open.v4 }, since, cut);
         list.v6.apply_answers(&Answers { gone: gone.v6, open: open.v6 }, since, cut);
         list.v4.see(&seen.v4, cut);
         list.v6.see(&seen.v6, cut);
-        let before = ByFamily::<Vec<_>, Vec<_>>::from_iter(findings.seen_before);
-        list.v4.see_before(&before.v4, findings.leap_tick, cut);
-        list.v6.see_before(&before.v6, findings.leap_tick, cut);
+        list.v4.see_before(&before.v4, leap_tick, cut);
+        list.v6.see_before(&before.v6, leap_tick, cut);
+        list.v4.doubt_half_closed(&half_closed.v4);
+        list.v6.doubt_half_closed(&half_closed.v6);
     }
 
     /// Records that the interval whose list was made has ended at this tick.

@@ -651,6 +651,22 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
+    /// Marks connections of which one side has ended as unsettled if they were open before the run was resumed: their
+    /// other side may have ended unseen. Packets of it show nothing, as a side that has ended still acknowledges.
+    pub(super) fn doubt_half_closed(&mut self, half_closed: &[(K, u32)]) {
+        let Ledger { listed, liveness, .. } = &mut self.ledger;
+        for (key, payload) in half_closed {
+            let mut is_doubted = false;
+            listed.update(key, |start| {
+                is_doubted = start.payload() == *payload && liveness.was_before_resuming(start);
+                if is_doubted { start.unsettled() } else { start }
+            });
+            if is_doubted {
+                liveness.set_unsettled(true);
+            }
+        }
+    }
+
     /// Lists a connection, unless it is listed. Returns what that adds to the sum of all changes.
     pub(super) fn relist(&mut self, key: K, start: Start) -> Option<Change<K>> {
         self.ledger.listed.insert(key, start).then(|| {
@@ -731,5 +747,6 @@ impl<K: TableKey> FamilyList<K> {
         let ledger = &mut self.ledger;
         ledger.listed.update_all(|key, start| ledger.liveness.unsettle(key, start, resumed_tick));
         ledger.liveness.set_unsettled(!ledger.listed.is_empty());
+        ledger.liveness.resume_at(resumed_tick);
     }
 }

@@ -76,6 +76,9 @@ pub(super) struct Liveness {
     /// Whether any listed connection is unsettled, and whether this round is for unsettled ones only.
     has_unsettled: bool,
     asks_unsettled_only: bool,
+    /// The tick up to which packets passed unseen before the run was resumed; 0 if it was not. It is not saved: what
+    /// restores it is resumed at another.
+    resumed_tick: u64,
 }
 
 impl Liveness {
@@ -91,6 +94,7 @@ impl Liveness {
             is_asking: false,
             has_unsettled: false,
             asks_unsettled_only: false,
+            resumed_tick: 0,
         }
     }
 
@@ -141,6 +145,16 @@ impl Liveness {
     /// Sets whether any listed connection is unsettled.
     pub(super) fn set_unsettled(&mut self, has_unsettled: bool) {
         self.has_unsettled = has_unsettled;
+    }
+
+    /// Records that packets passed unseen up to this tick.
+    pub(super) fn resume_at(&mut self, resumed_tick: u64) {
+        self.resumed_tick = resumed_tick;
+    }
+
+    /// Whether a connection was open before packets passed unseen.
+    pub(super) fn was_before_resuming(&self, start: Start) -> bool {
+        start.tick() < self.resumed_tick
     }
 
     /// Whether there are questions left in this round.

@@ -111,6 +111,13 @@ impl ConnectionState {
         }
     }
 
+    /// Whether the handshake is complete, and one side has sent its FIN.
+    #[must_use]
+    #[inline]
+    pub fn is_half_closed(self) -> bool {
+        matches!(self, ConnectionState::EstablishedClientFin | ConnectionState::EstablishedServerFin)
+    }
+
     /// Whether the handshake is not complete.
     #[must_use]
     #[inline]

@@ -360,11 +360,7 @@ impl Partition {
                 Eviction::Aged => self.tracker.evict_aged(&key, payload),
                 Eviction::Idle => {
                     let (sighting, event) = self.tracker.evict_idle(&key, payload);
-                    match sighting {
-                        Sighting::Seen => self.findings.seen.push((key, payload)),
-                        Sighting::SeenBefore => self.findings.seen_before.push((key, payload)),
-                        Sighting::Gone | Sighting::Unseen => {}
-                    }
+                    add_sighting(&mut self.findings, (key, payload), sighting);
                     event
                 }
             };
@@ -405,9 +401,7 @@ impl Partition {
         for (key, payload) in inquiry.listed {
             match self.tracker.sighting(&key, payload) {
                 Sighting::Gone => findings.gone.push((key, payload)),
-                Sighting::Seen => findings.seen.push((key, payload)),
-                Sighting::SeenBefore => findings.seen_before.push((key, payload)),
-                Sighting::Unseen => {}
+                sighting => add_sighting(&mut findings, (key, payload), sighting),
             }
         }
         findings.leap_tick = self.leap_tick;
@@ -496,6 +490,19 @@ impl Partition {
 /// The number of changes in a table after one more update, which may cancel one of them.
 fn items_after(item_count: u64, cancels: bool) -> u64 {
     if cancels { item_count.saturating_sub(1) } else { item_count + 1 }
+}
+
+/// Adds to the findings a connection that was seen since it was last asked about.
+fn add_sighting(findings: &mut Findings, connection: (AnyKey, u32), sighting: Sighting) {
+    let (seen, is_half_closed) = match sighting {
+        Sighting::Seen { is_half_closed } => (&mut findings.seen, is_half_closed),
+        Sighting::SeenBefore { is_half_closed } => (&mut findings.seen_before, is_half_closed),
+        Sighting::Gone | Sighting::Unseen => return,
+    };
+    seen.push(connection);
+    if is_half_closed {
+        findings.half_closed.push(connection);
+    }
 }
 
 /// How a connection ended that a packet of this kind closed.

@@ -237,9 +237,15 @@ pub enum Sighting {
     /// The connection is not open, or is another one than the list has.
     Gone,
     /// A packet was seen since the last question.
-    Seen,
+    Seen {
+        /// Whether one side has ended.
+        is_half_closed: bool,
+    },
     /// No packet was seen since the last question, or since time leaped, but one was between them.
-    SeenBefore,
+    SeenBefore {
+        /// Whether one side has ended.
+        is_half_closed: bool,
+    },
     /// No packet was seen since the last question.
     Unseen,
 }
@@ -1608,15 +1614,15 @@ impl Tracker {
     pub fn sighting(&mut self, key: &AnyKey, payload: u32) -> Sighting {
         match self.find_open(key, payload) {
             None => Sighting::Gone,
-            Some((slot, _)) => self.take_sighting(slot),
+            Some((slot, entry)) => self.take_sighting(slot, entry.state.is_half_closed()),
         }
     }
 
-    fn take_sighting(&mut self, slot: FilterSlot) -> Sighting {
+    fn take_sighting(&mut self, slot: FilterSlot, is_half_closed: bool) -> Sighting {
         let was_seen_before = self.filter.take_seen_before(slot);
         match self.filter.take_seen(slot) {
-            true => Sighting::Seen,
-            false if was_seen_before => Sighting::SeenBefore,
+            true => Sighting::Seen { is_half_closed },
+            false if was_seen_before => Sighting::SeenBefore { is_half_closed },
             false => Sighting::Unseen,
         }
     }
@@ -1632,7 +1638,7 @@ impl Tracker {
     /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last question.
     pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
         let Some((slot, entry)) = self.find_open(key, payload) else { return (Sighting::Gone, None) };
-        let sighting = self.take_sighting(slot);
+        let sighting = self.take_sighting(slot, entry.state.is_half_closed());
         if sighting != Sighting::Unseen {
             return (sighting, None);
         }

@@ -35,6 +35,11 @@ impl Rig {
 
     /// With a list of at most this many connections of each partition.
     fn with_room(asks: bool, partition_connections_max: u64) -> Self {
+        Rig::with(asks, partition_connections_max, EvictionTimes::default())
+    }
+
+    /// With such a list, from which connections are taken off at these times. Every packet is seen, without a watch.
+    fn with(asks: bool, partition_connections_max: u64, eviction: EvictionTimes) -> Self {
         let secret = Secret::REPLAY;
         let geometry = DeltaGeometry { v4: Geometry::for_items(PARTITION_CHURN * 10 / 9), v6: Geometry::for_items(16) };
         let tracker = TrackerConfig {
@@ -54,8 +59,8 @@ impl Rig {
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let partition = PartitionConfig { tracker, geometry, idle_ticks: None };
-        let config = LockstepConfig { partition, partition_connections_max, eviction: EvictionTimes::default(), asks };
+        let partition = PartitionConfig { tracker, geometry, idle_ticks: eviction.idle_ticks };
+        let config = LockstepConfig { partition, partition_connections_max, eviction, asks };
         let mut rig = Rig {
             engine: Lockstep::new(&config, None),
             hash: KeyedHash::new(&secret, Purpose::Connection),

@@ -1,6 +1,7 @@
 //! A list and its partitions that are saved, and others that continue from there.
 
 use super::*;
+use crate::list::liveness::IDLE_EPOCHS;
 use crate::state::{Decoder, Encoder};
 use crate::track::Partition;
 
@@ -107,4 +108,51 @@ fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
     rig.tick += 10;
     assert_eq!(rig.end_interval().unwrap().0.unsettled, 0);
     assert_eq!(rig.engine.exchange.asked_count(), 0, "there is nothing to ask about any more");
+}
+
+#[test]
+fn after_a_break_a_fin_of_one_side_leaves_in_doubt_whether_the_other_has_ended() {
+    const EPOCH_TICKS: u64 = 1_000;
+    let idle_ticks = Some(EPOCH_TICKS * IDLE_EPOCHS);
+    let mut rig = Rig::with(true, 20_000, EvictionTimes { idle_ticks, ..EvictionTimes::default() });
+    rig.churn(CHURN, 0);
+    rig.assert_exact();
+    let before: Vec<_> = rig.open.keys().copied().collect();
+    rig.tick += 3_000;
+    rig.engine.shard.partitions().for_each(Partition::forget_seen);
+    rig.engine.list.unsettle(rig.tick);
+    rig.end_interval().unwrap();
+    rig.churn(CHURN, 0);
+    // What is asked at the end of one interval is known at that of the next.
+    let unsettled = |rig: &mut Rig| {
+        rig.tick += EPOCH_TICKS;
+        rig.end_interval().unwrap();
+        rig.end_interval().unwrap().0.unsettled
+    };
+    let (ended, talked) = before.split_at(before.len() / 2);
+    let fins = |rig: &mut Rig, keys: &[KeyV4], of_client| {
+        keys.iter().for_each(|key| rig.signal(key, SignalKind::Fin, of_client));
+    };
+    // A FIN alone settles nothing, nor does what is acknowledged behind it.
+    fins(&mut rig, ended, false);
+    assert_eq!(unsettled(&mut rig), CHURN);
+    rig.everybody_talks();
+    assert_eq!(unsettled(&mut rig), CHURN / 2);
+    rig.everybody_talks();
+    assert_eq!(unsettled(&mut rig), CHURN / 2);
+    rig.assert_exact();
+    // What was settled by an acknowledgement is in doubt again, and of what opened since nothing is.
+    fins(&mut rig, talked, false);
+    let since: Vec<_> = rig.open.keys().filter(|key| !before.contains(key)).copied().collect();
+    fins(&mut rig, &since, false);
+    assert_eq!(unsettled(&mut rig), CHURN);
+    rig.assert_exact();
+    for (keys, left) in [(ended, CHURN / 2), (talked, 0)] {
+        fins(&mut rig, keys, true);
+        for key in keys {
+            rig.open.remove(key);
+        }
+        assert_eq!(unsettled(&mut rig), left);
+        rig.assert_exact();
+    }
 }

@@ -297,14 +297,19 @@ fn a_connection_is_looked_at_and_taken_off() {
         let (key, mut scene) = (any_key(number), scene());
         let payload = FilterEntry::tick_of(scene.tick);
         scene.play(key, "SaD+");
-        assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Seen, "it was seen to open");
+        assert_eq!(
+            scene.tracker.sighting(&key, payload),
+            Sighting::Seen { is_half_closed: false },
+            "it was seen to open"
+        );
         assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Unseen);
         assert_eq!(scene.tracker.sighting(&key, payload + 1), Sighting::Gone);
         assert_eq!(scene.tracker.sighting(&key, payload | MIDSTREAM), Sighting::Gone);
         assert_eq!(scene.tracker.sighting(&any_key(number + 4), payload), Sighting::Gone);
-        for sign in ["D", "d", "S", "a", "F", "C"] {
+        for (sign, is_half_closed) in [("D", false), ("d", false), ("S", false), ("a", false), ("F", true), ("C", true)]
+        {
             scene.play(key, sign);
-            assert_eq!(scene.tracker.evict_idle(&key, payload), (Sighting::Seen, None), "{sign}");
+            assert_eq!(scene.tracker.evict_idle(&key, payload), (Sighting::Seen { is_half_closed }, None), "{sign}");
         }
         assert_eq!(scene.tracker.evict_aged(&key, payload + 1), None, "that is out of date");
         let closed = Some(Event::Close(key, payload));
