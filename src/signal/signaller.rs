@@ -201,10 +201,6 @@ impl Stage {
         (kept, v6)
     }
 
-    fn has_ends(&self) -> bool {
-        self.unsettled.ends != 0
-    }
-
     /// Has the FIN at this place, which is a set, recorded together with that of the other side at `first_fin`, unless
     /// a handshake may wait for one of them.
     fn pair_fins(&mut self, first_fin: usize, second_fin: u64) {
@@ -229,11 +225,12 @@ impl Stage {
     }
 }
 
-/// Connections in the stage: a bit for each of them, in enough words that few others share one.
+/// Connections in the stage: a bit for each of them, in enough words that few others share one. A stage that is settled
+/// for another connection waits for memory that has only been asked for.
 #[derive(Default)]
 struct StagedConnections([u64; CONNECTION_WORD_COUNT]);
 
-const CONNECTION_WORD_COUNT: usize = 8;
+const CONNECTION_WORD_COUNT: usize = 32;
 
 impl StagedConnections {
     #[inline]
@@ -363,21 +360,24 @@ struct StagedFins {
     /// The connection, by its hash, whose FIN came to each place, for each side.
     hashes: [[u64; STAGE_COUNT]; 2],
     fins: [[StagedFin; STAGE_COUNT]; 2],
-    /// The places to which a FIN came, and those to which a second one or a RST did: what is there is not known then.
+    /// The places to which a FIN came.
     taken: [u64; 2],
-    unclear: [u64; 2],
+    /// Connections whose ends are not all known: of which a RST came, or a FIN to a place that was taken.
+    unclear: StagedConnections,
 }
 
 impl StagedFins {
     fn new() -> Self {
         let fins = [[StagedFin::default(); STAGE_COUNT]; 2];
-        StagedFins { hashes: [[0; STAGE_COUNT]; 2], fins, taken: [0; 2], unclear: [0; 2] }
+        StagedFins { hashes: [[0; STAGE_COUNT]; 2], fins, taken: [0; 2], unclear: StagedConnections::default() }
     }
 
     #[inline]
     fn put(&mut self, quick_hash: u64, side: Side, fin: StagedFin) {
         let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
-        self.unclear[side] |= self.taken[side] & 1 << place;
+        if self.taken[side] >> place & 1 != 0 {
+            [self.hashes[side][place], quick_hash].into_iter().for_each(|hash| self.unclear.put(hash));
+        }
         self.taken[side] |= 1 << place;
         self.hashes[side][place] = quick_hash;
         self.fins[side][place] = fin;
@@ -386,21 +386,20 @@ impl StagedFins {
     /// Puts an end of whichever side, of which it is not known where it is.
     #[inline]
     fn put_unclear(&mut self, quick_hash: u64) {
-        let bit = 1 << (quick_hash % STAGE_COUNT as u64);
-        self.unclear.iter_mut().for_each(|unclear| *unclear |= bit);
+        self.unclear.put(quick_hash);
     }
 
-    /// Whether it is known which ends of this side are there: none, or one FIN.
+    /// Whether it is known which ends of a connection are there: none, or one FIN of a side.
     #[inline]
-    fn is_clear(&self, quick_hash: u64, side: Side) -> bool {
-        self.unclear[side as usize] >> (quick_hash % STAGE_COUNT as u64) & 1 == 0
+    fn is_clear(&self, quick_hash: u64) -> bool {
+        !self.unclear.may_hold(quick_hash)
     }
 
     /// Whether an end of this connection may be there.
     #[inline]
     fn may_hold(&self, quick_hash: u64) -> bool {
-        let is_there = |side| !self.is_clear(quick_hash, side) || self.fin(quick_hash, side).is_some();
-        is_there(Side::First) | is_there(Side::Second)
+        let is_there = |side| self.fin(quick_hash, side).is_some();
+        !self.is_clear(quick_hash) | is_there(Side::First) | is_there(Side::Second)
     }
 
     /// The one FIN of this side, if there is one.
@@ -414,14 +413,13 @@ impl StagedFins {
     /// The other side's FIN, if it is the only end of the connection that is there before the FIN of this side comes.
     #[inline]
     fn other(&self, quick_hash: u64, side: Side) -> Option<StagedFin> {
-        let is_alone = self.is_clear(quick_hash, Side::First)
-            && self.is_clear(quick_hash, Side::Second)
-            && self.fin(quick_hash, side).is_none();
+        let is_alone = self.is_clear(quick_hash) && self.fin(quick_hash, side).is_none();
         self.fin(quick_hash, side.other()).filter(|_| is_alone)
     }
 
     fn clear(&mut self) {
-        (self.taken, self.unclear) = ([0; 2], [0; 2]);
+        self.taken = [0; 2];
+        self.unclear.clear();
     }
 }
 
@@ -840,10 +838,11 @@ impl Signaller {
         }
     }
 
-    /// Records the ends that wait in the stage, once what came before them is looked up.
+    /// Records the ends of a connection that wait in the stage, once what came before them is looked up. Those of
+    /// others say nothing of it.
     #[inline]
-    fn record_ends(&mut self) {
-        if self.stage.has_ends() {
+    fn record_ends(&mut self, quick_hash: u64) {
+        if self.fins.may_hold(quick_hash) {
             self.settle();
         }
     }
@@ -911,7 +910,7 @@ impl Signaller {
     /// What a packet without a flag shows, of a connection that is not quiet.
     #[inline(never)]
     fn shown_by(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> BehindEnd {
-        if self.stage.has_ends() {
+        if self.fins.may_hold(quick_hash) {
             if self.is_at_end(quick_hash, sender, numbers.sent, now_ns) {
                 return BehindEnd::Nothing;
             }
@@ -924,7 +923,7 @@ impl Signaller {
     /// nothing then, and the ends in the stage need not be recorded to see that.
     #[inline]
     fn is_at_end(&self, quick_hash: u64, sender: Side, sent: u32, now_ns: i64) -> bool {
-        self.fins.is_clear(quick_hash, sender) && {
+        self.fins.is_clear(quick_hash) && {
             let staged = self.fins.fin(quick_hash, sender).map(|fin| fin.number);
             self.ends.is_at_end((quick_hash, sender), sent, staged, now_ns)
         }
@@ -933,7 +932,7 @@ impl Signaller {
     /// Records that a SYN-ACK begins another connection between ends of which one has ended.
     #[cold]
     fn follow_ends(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) {
-        self.record_ends();
+        self.record_ends(quick_hash);
         self.ends.follow(quick_hash, sender, numbers.with_flag(), now_ns);
     }
 
@@ -941,7 +940,7 @@ impl Signaller {
     /// one has ended.
     #[cold]
     fn begin_behind_ends(&mut self, quick_hash: u64, sender: Side, first: u32, now_ns: i64) {
-        self.record_ends();
+        self.record_ends(quick_hash);
         self.ends.begin(quick_hash, sender, first, now_ns);
     }
 
@@ -995,7 +994,7 @@ impl Signaller {
     /// Whether a packet without a flag comes late, behind an end of its connection.
     #[cold]
     fn is_late(&mut self, quick_hash: u64, sender: Side, numbers: Numbers, now_ns: i64) -> bool {
-        self.record_ends();
+        self.record_ends(quick_hash);
         self.ends.is_late(quick_hash, sender, numbers, now_ns)
     }
 

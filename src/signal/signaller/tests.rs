@@ -450,7 +450,7 @@ proptest! {
         packets in prop::collection::vec(packet_behind_a_handshake(), 0..60)
     ) {
         let staged = numbered(&packets, |_| ());
-        let recorded = numbered(&packets, |signaller| signaller.fins.unclear = [u64::MAX; 2]);
+        let recorded = numbered(&packets, |signaller| signaller.fins.unclear = StagedConnections([u64::MAX; CONNECTION_WORD_COUNT]));
         let ticks = |signals: &[Signal], is_alive: bool| {
             let of_kind = signals.iter().filter(|signal| (signal.kind() == SignalKind::Alive) == is_alive);
             of_kind.map(|signal| signal.parts().tick).collect::<Vec<_>>()
