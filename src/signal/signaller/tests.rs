@@ -419,9 +419,12 @@ fn ports_of_one_place(count: usize) -> Vec<u16> {
     (1..=u16::MAX).filter(|port| hash(*port) % STAGE_COUNT as u64 == 0).take(count).collect()
 }
 
+/// A number far from all others there.
+const FAR: u32 = 900_000_000;
+
 /// A packet, behind its handshake, of one of a few connections that share a place in the stage.
 fn packet_behind_a_handshake() -> impl Strategy<Value = TcpSegment> {
-    let number = || prop::sample::select(vec![100, 101, 102, 5_000, 900_000_000]);
+    let number = || prop::sample::select(vec![100, 101, 102, 5_000, FAR]);
     let flags = prop_oneof![4 => Just(ACK), 4 => Just(FIN | ACK), 1 => Just(TcpSegment::RST)];
     let port = prop::sample::select(ports_of_one_place(3));
     (port, any::<bool>(), flags, number(), number()).prop_map(|(port, is_back, flags, seq, ack)| {
@@ -450,18 +453,26 @@ proptest! {
         packets in prop::collection::vec(packet_behind_a_handshake(), 0..60)
     ) {
         let staged = numbered(&packets, |_| ());
-        let recorded = numbered(&packets, |signaller| signaller.fins.unclear = StagedConnections([u64::MAX; CONNECTION_WORD_COUNT]));
+        let recorded = numbered(&packets, Signaller::settle);
         let ticks = |signals: &[Signal], is_alive: bool| {
             let of_kind = signals.iter().filter(|signal| (signal.kind() == SignalKind::Alive) == is_alive);
             of_kind.map(|signal| signal.parts().tick).collect::<Vec<_>>()
         };
         prop_assert_eq!(ticks(&staged, false), ticks(&recorded, false));
-        // Of a connection of which one side has sent its FIN packets are looked at only while that is in the stage.
+        // Of a connection of which one side has sent its FIN packets are looked at only while that is in the stage. If
+        // there is another FIN far from it, one that comes late behind one of them tells that the other is none.
         let has_ended = |key: KeyV4, tick: u64| {
-            let ends = recorded.iter().filter(|end| end.key_words::<KeyV4>() == key && end.parts().tick < tick);
-            let of = |kind, sender| ends.clone().any(|end| end.kind() == kind && end.parts().sender == sender);
+            let is_end = |signal: &&Signal| matches!(signal.kind(), SignalKind::Fin | SignalKind::Rst);
+            let is_before = |signal: &&Signal| signal.key_words::<KeyV4>() == key && signal.parts().tick < tick;
+            let ends: Vec<SignalParts> = recorded.iter().filter(is_end).filter(is_before).map(Signal::parts).collect();
+            let of = |kind, sender| ends.iter().any(|end| (end.kind, end.sender) == (kind, sender));
+            let is_near = |end: &SignalParts| {
+                let TcpSegment { seq, ack, .. } = packets[end.tick as usize - 1];
+                seq.max(ack) < FAR
+            };
             let sides = [Side::First, Side::Second];
-            sides.iter().any(|side| of(SignalKind::Rst, *side)) || sides.iter().all(|side| of(SignalKind::Fin, *side))
+            let is_reset = sides.iter().any(|side| of(SignalKind::Rst, *side));
+            ends.iter().all(is_near) && (is_reset || sides.iter().all(|side| of(SignalKind::Fin, *side)))
         };
         // Where that was looked at in one of both only, what is recorded of its FIN is not the same any more.
         let mut parted = Vec::new();
