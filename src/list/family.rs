@@ -656,14 +656,7 @@ impl<K: TableKey> FamilyList<K> {
     pub(super) fn doubt_half_closed(&mut self, half_closed: &[(K, u32)]) {
         let Ledger { listed, liveness, .. } = &mut self.ledger;
         for (key, payload) in half_closed {
-            let mut is_doubted = false;
-            listed.update(key, |start| {
-                is_doubted = start.payload() == *payload && liveness.was_before_resuming(start);
-                if is_doubted { start.unsettled() } else { start }
-            });
-            if is_doubted {
-                liveness.set_unsettled(true);
-            }
+            listed.update(key, |start| if start.payload() == *payload { liveness.doubt(start) } else { start });
         }
     }
 

@@ -152,9 +152,11 @@ impl Liveness {
         self.resumed_tick = resumed_tick;
     }
 
-    /// Whether a connection was open before packets passed unseen.
-    pub(super) fn was_before_resuming(&self, start: Start) -> bool {
-        start.tick() < self.resumed_tick
+    /// Marks a listed connection as unsettled if it was open before packets passed unseen.
+    pub(super) fn doubt(&mut self, start: Start) -> Start {
+        let was_open = start.tick() < self.resumed_tick;
+        self.has_unsettled |= was_open;
+        if was_open { start.unsettled() } else { start }
     }
 
     /// Whether there are questions left in this round.

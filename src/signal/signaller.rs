@@ -376,7 +376,8 @@ impl StagedFins {
     fn put(&mut self, quick_hash: u64, side: Side, fin: StagedFin) {
         let (side, place) = (side as usize, quick_hash as usize % STAGE_COUNT);
         if self.taken[side] >> place & 1 != 0 {
-            [self.hashes[side][place], quick_hash].into_iter().for_each(|hash| self.unclear.put(hash));
+            self.unclear.put(self.hashes[side][place]);
+            self.unclear.put(quick_hash);
         }
         self.taken[side] |= 1 << place;
         self.hashes[side][place] = quick_hash;
@@ -398,8 +399,8 @@ impl StagedFins {
     /// Whether an end of this connection may be there.
     #[inline]
     fn may_hold(&self, quick_hash: u64) -> bool {
-        let is_there = |side| self.fin(quick_hash, side).is_some();
-        !self.is_clear(quick_hash) | is_there(Side::First) | is_there(Side::Second)
+        let has_fin = |side| self.fin(quick_hash, side).is_some();
+        !self.is_clear(quick_hash) | has_fin(Side::First) | has_fin(Side::Second)
     }
 
     /// The one FIN of this side, if there is one.

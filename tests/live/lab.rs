@@ -84,6 +84,13 @@ impl Lab {
         host
     }
 
+    /// Two new hosts on one cable, a with the address 10.0.2.2 and b with 10.0.2.1, each at its `eth0`.
+    pub(crate) fn pair(&self) -> [Host; 2] {
+        let [a, b] = ["a", "b"].map(|name| self.host(name));
+        join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+        [a, b]
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -1,14 +1,13 @@
 //! What `--quiet` does not say.
 
-use crate::lab::{End, Lab, join};
+use crate::lab::Lab;
 use crate::process::until;
 use crate::watch::Watch;
 
 #[test]
 fn an_interface_that_goes_and_comes_back_is_no_news_to_a_quiet_run() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [_a, b] = lab.pair();
     let mut quiet = Watch::start(&lab, &b, "quiet", "-q -i eth0 --every 200ms");
     let mut loud = Watch::start(&lab, &b, "loud", "-i eth0 --every 200ms");
     for state in ["down", "up"] {

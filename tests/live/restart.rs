@@ -1,7 +1,7 @@
 //! A capture that is killed and goes on: what was open before is still listed, marked until it is known to be still
 //! open.
 
-use crate::lab::{End, Lab, join};
+use crate::lab::Lab;
 use crate::process::{Crowd, until};
 use crate::sockets::settled;
 use crate::support::command::List;
@@ -51,8 +51,7 @@ fn wait_for_state(state: &Path) {
 #[test]
 fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     let state = lab.path("state");
     let options = options(&lab, "--pickup 0 --idle-timeout 10s", &state);
     let _server = Crowd::serve(&b, &[7000]);
@@ -108,8 +107,7 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
 #[test]
 fn of_what_one_side_ends_after_a_restart_it_is_not_known_whether_the_other_has() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     let state = lab.path("state");
     let options = options(&lab, "--idle-timeout 20s", &state);
     let (mut ending, _other) = (Crowd::serve(&b, &[7000]), Crowd::serve(&b, &[7001]));
@@ -134,7 +132,7 @@ fn of_what_one_side_ends_after_a_restart_it_is_not_known_whether_the_other_has()
     assert_eq!(open.len(), 30);
     stays.borrow_mut().ask("say");
     watch.list_when(|list| unsettled(list) == 40);
-    // Some lists later they are still in doubt, and what is in none is open; silent, they are taken off.
+    // A list later they are still in doubt, and what is in no doubt is open. Silent, they are taken off.
     let then = Timestamp::now();
     let later = watch.list_after(then);
     assert_eq!((later.count("flows"), unsettled(&later)), (70, 40), "{}", later.header);

@@ -1,7 +1,7 @@
 //! Ends by signals under load, and without any warning.
 
 use crate::burst::{generate, send, silent_pair, summed, total};
-use crate::lab::{End, Lab, has, join};
+use crate::lab::{Lab, has};
 use crate::process::{Crowd, until};
 use crate::support::command::FLOWPEEL;
 use crate::watch::{Watch, errors, lists_in, time};
@@ -36,8 +36,7 @@ fn the_first_signal_under_load_leaves_a_last_list() {
 #[test]
 fn the_second_signal_ends_it_at_once() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     // The lists are not read: once they fill the pipe, the first signal cannot be obeyed.
     let options = ["live", "-i", "eth0", "--every", "100ms", "--connections", "10k"];
     let mut command = b.command(FLOWPEEL, options);
@@ -64,8 +63,7 @@ fn the_second_signal_ends_it_at_once() {
 fn kill_9_leaves_no_half_list() {
     const RUNS: u64 = 20;
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     let mut server = Crowd::serve(&b, &[7000]);
     let mut client = Crowd::start(&a);
     client.ask("open 3000 10.0.2.1 7000");

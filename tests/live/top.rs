@@ -1,6 +1,6 @@
 //! `flowpeel top` over a `live` that runs: what is killed, stopped or hostile costs the capture nothing.
 
-use crate::lab::{End, Host, Lab, join};
+use crate::lab::{Host, Lab};
 use crate::process::Crowd;
 use crate::support::command::FLOWPEEL;
 use crate::support::terminal::{LEFT, OnTerminal, on_terminal};
@@ -20,8 +20,7 @@ fn top(host: &Host, arguments: &[&str]) -> OnTerminal {
 #[test]
 fn who_looks_costs_the_lists_nothing() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     let control = lab.path("control");
     let path = control.to_str().unwrap();
     let mut watch = Watch::start(&lab, &b, "lists", &format!("-i eth0 --every 200ms --pickup 1 --control {path}"));
@@ -75,8 +74,7 @@ fn who_looks_costs_the_lists_nothing() {
 #[test]
 fn top_captures_by_itself() {
     let Some(lab) = Lab::new() else { return };
-    let (a, b) = (lab.host("a"), lab.host("b"));
-    join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
+    let [a, b] = lab.pair();
     let mut top = top(&b, &["-i", "eth0", "--every", "200ms", "--user", "nobody"]);
     // Of lists that come faster than the screen is drawn, not each is shown.
     top.until(" of ");
