@@ -41,12 +41,42 @@ pub(crate) struct Now {
     pub(crate) wall_ns: i64,
 }
 
+/// What counts as one moment where both clocks are read, in nanoseconds.
+const TOGETHER_NS: i64 = 1_000_000;
+
+const _: () = assert!(TOGETHER_NS < WALL_STEP_MIN_NS / 10, "two readings that are together never seem to be a step");
+
+/// How often the clocks are read again until they were read together.
+const READINGS_MAX: usize = 8;
+
+impl Now {
+    /// Reads both clocks together, or the closest of a few times: on a busy machine other threads may run in between,
+    /// for longer than a tick, and the wall clock would seem to have been set.
+    fn read(elapsed_ns: impl Fn() -> i64, wall_ns: impl Fn() -> i64) -> Now {
+        let reading = || {
+            let now = Now { elapsed_ns: elapsed_ns(), wall_ns: wall_ns() };
+            (elapsed_ns().saturating_sub(now.elapsed_ns), now)
+        };
+        let mut closest = reading();
+        for _ in 1..READINGS_MAX {
+            if closest.0 <= TOGETHER_NS {
+                break;
+            }
+            let again = reading();
+            closest = if again.0 < closest.0 { again } else { closest };
+        }
+        closest.1
+    }
+}
+
 impl Clocks {
     /// Clocks that begin now. Where a state was saved, ticks continue behind those of the run that saved it.
     pub(crate) fn start(saved: Option<Instants>) -> Self {
-        let origin_wall_ns = wall_ns();
+        let origin = Instant::now();
+        let Now { elapsed_ns, wall_ns } = Now::read(|| since_ns(origin), wall_ns);
+        let origin_wall_ns = wall_ns.saturating_sub(elapsed_ns);
         let first_tick = saved.map_or(Clock::FIRST_TICK, |saved| saved.tick_at(origin_wall_ns));
-        Clocks { origin: Instant::now(), origin_wall_ns, first_tick }
+        Clocks { origin, origin_wall_ns, first_tick }
     }
 
     /// The tick at the origin.
@@ -59,13 +89,13 @@ impl Clocks {
         self.origin_wall_ns
     }
 
-    /// Reads both clocks.
-    pub(crate) fn now(&self) -> Now {
-        Now { elapsed_ns: self.elapsed_ns(), wall_ns: wall_ns() }
+    fn now(&self) -> Now {
+        Now::read(|| self.elapsed_ns(), wall_ns)
     }
 
-    fn elapsed_ns(&self) -> i64 {
-        i64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(i64::MAX)
+    /// The steady clock, in nanoseconds since the origin.
+    pub(crate) fn elapsed_ns(&self) -> i64 {
+        since_ns(self.origin)
     }
 
     /// The present moment, as signals carry it.
@@ -82,6 +112,11 @@ impl Clocks {
     pub(crate) fn unset_wall_ns(&self, elapsed_ns: i64) -> i64 {
         self.origin_wall_ns.saturating_add(elapsed_ns)
     }
+}
+
+/// The time since then, in nanoseconds.
+fn since_ns(origin: Instant) -> i64 {
+    i64::try_from(origin.elapsed().as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The longest that the clock's thread sleeps: the published time is late by so much.

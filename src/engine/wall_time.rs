@@ -121,7 +121,7 @@ impl WallTime {
     /// Whether what the kernel has lost is to be read before the next packets, because an end is about to come: then
     /// losses from before it and after it are counted apart. Behind it once is enough, even for packets that come late.
     pub(crate) fn is_end_near(&mut self) -> bool {
-        let now_ns = self.schedule.clocks().now().elapsed_ns;
+        let now_ns = self.schedule.clocks().elapsed_ns();
         let is_near = now_ns >= self.due_ns.saturating_sub(LOSSES_LEAD_NS) && self.losses_read_ns != self.due_ns;
         if is_near && now_ns >= self.due_ns {
             self.losses_read_ns = self.due_ns;
@@ -131,12 +131,12 @@ impl WallTime {
 
     /// The present moment.
     pub(crate) fn now(&self) -> TickMoment {
-        self.schedule.tick_moment(self.schedule.clocks().now().elapsed_ns)
+        self.schedule.tick_moment(self.schedule.clocks().elapsed_ns())
     }
 
     /// How long it takes until the next end.
     pub(crate) fn time_left(&self) -> Duration {
-        let left_ns = self.due_ns.saturating_sub(self.schedule.clocks().now().elapsed_ns);
+        let left_ns = self.due_ns.saturating_sub(self.schedule.clocks().elapsed_ns());
         Duration::from_nanos(left_ns.max(0) as u64)
     }
 
@@ -207,7 +207,7 @@ impl Timekeeper for WallTime {
 
     fn packet(&mut self, stamp: Stamp) -> Marks {
         if let Some(clock) = &mut self.own_clock {
-            clock.compare(stamp.time_ns, self.schedule.clocks().now().elapsed_ns);
+            clock.compare(stamp.time_ns, self.schedule.clocks().elapsed_ns());
         }
         let elapsed_ns = self.elapsed_at(stamp.time_ns);
         let passed = self.turn(elapsed_ns);

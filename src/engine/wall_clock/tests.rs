@@ -1,6 +1,7 @@
 //! Clocks as they are set: every interval once, in any case.
 
 use super::*;
+use std::cell::{Cell, RefCell};
 
 const S: i64 = 1_000_000_000;
 
@@ -49,6 +50,31 @@ impl Rig {
     fn listed(&self) {
         self.clock.schedule.listed();
     }
+}
+
+/// What is read of both clocks, of which the wall clock is 1,000 s ahead, if so many milliseconds pass between the
+/// readings of either, in turns: behind the last nothing more does.
+fn read_with_pauses(pauses_ms: &[i64]) -> Now {
+    let (time_ns, pauses) = (Cell::new(0), RefCell::new(pauses_ms.iter()));
+    let pass = |ahead_ns| {
+        let read_ns = time_ns.get() + ahead_ns;
+        time_ns.set(time_ns.get() + pauses.borrow_mut().next().unwrap_or(&0) * 1_000_000);
+        read_ns
+    };
+    Now::read(|| pass(0), || pass(1_000 * S))
+}
+
+#[test]
+fn both_clocks_are_read_together_though_other_threads_run_in_between() {
+    // Three readings each: of the steady clock, the wall clock, and the steady clock once more.
+    for pauses_ms in [&[][..], &[250], &[0, 250], &[250, 0, 0, 250], &[250, 250, 0, 0, 250, 250, 90]] {
+        let Now { elapsed_ns, wall_ns } = read_with_pauses(pauses_ms);
+        assert_eq!(wall_ns - elapsed_ns, 1_000 * S, "{pauses_ms:?}");
+    }
+    // Never together: the closest of all.
+    let pauses_ms = [&[250; 9][..], &[2, 2, 250], &[250; 60]].concat();
+    let Now { elapsed_ns, wall_ns } = read_with_pauses(&pauses_ms);
+    assert_eq!(wall_ns - elapsed_ns, 1_000 * S + 2_000_000);
 }
 
 #[test]
