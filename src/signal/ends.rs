@@ -64,7 +64,7 @@ const ALL_PLACES: u64 = (1 << WAY_COUNT) - 1;
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
 /// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
 /// next one is certain, when it was written or reported, and what distinguishes its connection. A record in which no
-/// side has ended is of a SYN or SYN-ACK, of the side that was "reported".
+/// side has ended is of a SYN or SYN-ACK, of the side that was "reported": what it began is then the next one.
 const USED_BIT: u64 = 1;
 const RST_BIT: u64 = 1 << 1;
 const ENDED_SHIFT: u32 = 2;
@@ -135,7 +135,7 @@ pub enum BehindEnd {
     Nothing,
     /// Its sender has not ended.
     GoesOn,
-    /// Another connection between the same ends has begun. Of each it is the first packet that shows so.
+    /// Another connection between the same ends has begun. Of each it is the first packet of its side that shows so.
     Begins,
 }
 
@@ -754,32 +754,47 @@ impl RecentEnds {
         }
     }
 
-    /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
-    /// These have then ended, and only what comes late is still compared with them.
+    /// Whether a packet is the first of its side that shows that it is of another connection than those that have
+    /// ended, because it follows the SYN that began it. These have then ended, and only what comes late is still
+    /// compared with them. Behind the first packet of the side that sent the SYN nothing shows so any more; behind one
+    /// of the other side that side's may still be what answers, with others before it that were forged.
     #[inline]
     fn has_begun(&self, (set, places): (&SharedLine, u64), hash: u64, side: Side, at: Numbers) -> bool {
-        let has_begun = ones::<WAY_COUNT>(places).any(|place| {
-            let there = EndRecord::load(Self::way(set, place));
-            there.is_begun() && there.is_behind_begun(side, at)
+        let begun = ones::<WAY_COUNT>(places).find(|place| {
+            let there = EndRecord::load(Self::way(set, *place));
+            there.is_begun() && there.is_behind_begun(side, at) && (there.is_reported(side) || !there.is_succeeded())
         });
-        if has_begun {
-            self.succeed(set, hash);
+        if let Some(begun) = begun {
+            self.succeed(set, hash, (begun, side));
         }
-        has_begun
+        begun.is_some()
     }
 
-    /// Records that another connection between the same ends has begun for certain.
+    /// Records that another connection between the same ends has begun for certain, as a packet of this side shows, and
+    /// the SYN that is recorded at this place.
     #[cold]
-    fn succeed(&self, set: &SharedLine, hash: u64) {
+    fn succeed(&self, set: &SharedLine, hash: u64, (begun_at, side): (usize, Side)) {
+        let begun = EndRecord::load(Self::way(set, begun_at));
+        // What was recorded behind the first packet that showed it is of the connection itself.
+        let is_first = !begun.is_succeeded();
+        let mut has_ends = false;
         for at_way in 0..WAY_COUNT {
             let way = Self::way(set, at_way);
             let there = EndRecord::load(way);
-            if there.is_of(hash) {
-                let head = if there.is_begun() { 0 } else { there.head | SUCCEEDED_BIT };
-                EndRecord { head, ..there }.store(way);
+            if !there.is_of(hash) || there.is_begun() {
+                continue;
             }
+            if is_first {
+                EndRecord { head: there.head | SUCCEEDED_BIT, ..there }.store(way);
+            }
+            has_ends |= !is_first && !there.is_succeeded();
         }
-        self.recent.remove(hash);
+        let is_over = begun.is_reported(side);
+        let head = if is_over { 0 } else { begun.head | SUCCEEDED_BIT };
+        EndRecord { head, ..begun }.store(Self::way(set, begun_at));
+        if is_over && !has_ends {
+            self.recent.remove(hash);
+        }
     }
 
     /// Whether a packet of this side comes late, or again, behind an end that is recorded of its connection, which may
@@ -1280,7 +1295,13 @@ mod tests {
             ends.begin(hash(1), First, 69_000, SECOND_NS);
             // A SYN may be forged: what is beyond the end and does not follow it is life.
             assert!(ends.goes_on(hash(1), First, at(2_000, 5_000), SECOND_NS));
-            assert!(!ends.goes_on(hash(1), side, at_next, SECOND_NS), "{side:?}");
+            assert_eq!(ends.shown_by(hash(1), side, at_next, SECOND_NS), BehindEnd::Begins, "{side:?}");
+            assert_eq!(ends.shown_by(hash(1), side, at_next, SECOND_NS), BehindEnd::Nothing, "{side:?}");
+            if side == Second {
+                // What the client sends next may be its answer.
+                let shown = |number| ends.shown_by(hash(1), First, at(number, 900_001), SECOND_NS);
+                assert_eq!([70_000, 70_000].map(shown), [BehindEnd::Begins, BehindEnd::Nothing]);
+            }
             assert!(ends.is_quiet(hash(1)));
             assert!(!ends.goes_on(hash(1), Second, at(2_000_000_000, 1_000_000_000), 9 * SECOND_NS), "it is over");
             // When the next connection has ended too, both have.
@@ -1313,7 +1334,10 @@ mod tests {
             ends.follow(hash(1), Second, syn_ack, 10 * SECOND_NS);
             // A SYN-ACK may be forged too.
             assert!(ends.goes_on(hash(1), First, at(2_000, 5_000), 10 * SECOND_NS));
-            assert!(!ends.goes_on(hash(1), side, at_next, 11 * SECOND_NS), "{side:?}");
+            assert_eq!(ends.shown_by(hash(1), side, at_next, 11 * SECOND_NS), BehindEnd::Begins, "{side:?}");
+            assert_eq!(ends.is_quiet(hash(1)), side == Second);
+            let shown = ends.shown_by(hash(1), Second, data, 12 * SECOND_NS);
+            assert_eq!(shown == BehindEnd::Begins, side == First);
             assert!(ends.is_quiet(hash(1)));
             assert!(!ends.goes_on(hash(1), Second, at(900_070_000, 700_000_001), 90 * SECOND_NS), "it is over");
         }
@@ -1324,6 +1348,20 @@ mod tests {
         ends.follow(hash(1), Second, syn_ack, 10 * SECOND_NS);
         assert!(ends.goes_on(hash(1), Second, data, 11 * SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(69_000_400, 1), 13 * SECOND_NS));
+    }
+
+    #[test]
+    fn the_ends_of_a_connection_are_its_own_before_its_beginner_has_shown_that_it_began() {
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.begin(hash(1), First, 69_000, SECOND_NS);
+        assert_eq!(ends.shown_by(hash(1), Second, at(900_001, 69_000), SECOND_NS), BehindEnd::Begins);
+        let rst = End { is_rst: true, at: at(900_001, 69_000) };
+        assert_eq!(ends.put(hash(1), Second, rst, 2 * SECOND_NS), BesideEnd::default());
+        assert_eq!(ends.shown_by(hash(1), First, at(69_500, 900_001), 2 * SECOND_NS), BehindEnd::Begins);
+        assert!(!ends.is_quiet(hash(1)));
+        // The RST was forged.
+        assert!(ends.goes_on(hash(1), Second, at(2_000_000_000, 69_500), 9 * SECOND_NS));
     }
 
     #[test]

@@ -408,6 +408,29 @@ fn data_that_is_forged_before_an_answer_does_not_put_a_reset_connection_in_its_p
 }
 
 #[test]
+fn an_answer_counts_behind_all_data_that_was_forged_before_it() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+        let second = |at: i64| BEGIN_US + at * SECOND_US;
+        let mut packets = [old.handshake(second(0)), old.talk(second(1), 0)].concat();
+        packets.push((second(2), old.client_at(RST | ACK, 400)));
+        packets.extend_from_slice(&new.handshake(second(6))[..2]);
+        packets.push((second(7), new.client(ACK, numbers.next())));
+        // What the server says to that.
+        packets.push((second(7) + 1_000, new.server_at(ACK, 0)));
+        packets.extend((8..13).map(|at| (second(at), new.client(ACK, numbers.next()))));
+        packets.push((second(13), new.client_at(ACK, 0)));
+        packets.extend((0..20).flat_map(|round| new.talk(second(14 + i64::from(round)), round)));
+        let row = only_row(&last(packets.clone()));
+        let began = second(6) * 1_000..=second(13) * 1_000;
+        assert!(row.state == RowState::Established && began.contains(&row.start_ns), "{row:?}");
+        packets.extend(new.end(second(60), 20));
+        assert_eq!(last(packets).rows, []);
+    }
+}
+
+#[test]
 fn what_the_last_of_many_connections_between_two_ends_says_is_none_of_those_before() {
     let mut numbers = Numbers(5);
     let (mut packets, mut at) = (Vec::new(), BEGIN_US);

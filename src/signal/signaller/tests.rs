@@ -151,6 +151,15 @@ fn the_first_packet_of_another_connection_behind_an_end_says_so() {
         let again = signals(&mut signaller, &[packet]);
         assert!(!again.iter().any(Signal::begins_another), "it is said once");
     }
+    // Behind a packet of the server, and what is forged, the client's still is the answer.
+    let mut signaller = signaller(false, 1024);
+    signals(&mut signaller, &[reset]);
+    let syn_ack = back(SYN | ACK, 900_000_000, 700_000_001);
+    let forged = there(ACK, 300_000_000, 400_000_000);
+    signals(&mut signaller, &[syn, syn_ack, forged, back(ACK, 900_000_001, 700_000_001), forged, forged]);
+    let answer = there(ACK, 700_000_001, 900_000_001);
+    let shown = [answer; 2].map(|packet| signals(&mut signaller, &[packet]).iter().any(Signal::begins_another));
+    assert_eq!(shown, [true, false]);
 }
 
 #[test]

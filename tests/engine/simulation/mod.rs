@@ -64,6 +64,8 @@
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes, and a SYN-ACK within that timeout:
 //!   otherwise the start may be that of a later one.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
+//! - **A server's FIN before its client's answer** is all that is left of a handshake which a flood has pushed out: it
+//!   is half-open from then on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides may be listed, and copies that come more than nine seconds behind an
 //!   end. What is found behind a false end, or behind a leap of the clock that took it off, half closed for nine

@@ -431,7 +431,7 @@ impl Truth {
         self.log.iter().take_while(move |change| change.at_us < until_us)
     }
 
-    /// When the last SYN or SYN-ACK between these ends passed so far.
+    /// When the last SYN or SYN-ACK between these ends passed so far, or what else began a handshake.
     pub(super) fn attempt_us(&self, ends: &Ends) -> Option<i64> {
         self.attempts_us.get(ends).copied()
     }
@@ -512,6 +512,9 @@ impl Truth {
             connection.doubt.get_or_insert("others ended since a false end");
         }
         own(connection, now_us, segment, side, is_gone, self.ended_count);
+        if self.has_flood && segment.has(FIN) && !sender.is_client && connection.complete_us.is_none() {
+            self.attempts_us.insert(ends, now_us);
+        }
         let is_new = !was_complete && connection.complete_us.is_some();
         self.opened += u64::from(is_new);
         if is_new {
