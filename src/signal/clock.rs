@@ -326,9 +326,11 @@ struct Run {
     covered_ns: i64,
     /// The highest of the last ones elsewhere that follow each other closely, and how many they are.
     elsewhere: Option<(i64, usize)>,
-    /// How many of those up to which no time can have passed from the first follow each other closely, at most.
+    /// How many there are up to which no time can have passed from the first.
     contrary_count: usize,
-    /// How many there are far from each other, from the first, if none is behind those before it.
+    /// How many there are at times before the first and behind the end of the line, before another follows the first.
+    between_count: usize,
+    /// How many there are far from each other, from the first, if none is before or more than a month behind the last.
     ascending: Option<usize>,
     last_ns: i64,
 }
@@ -342,13 +344,14 @@ impl Run {
             covered_ns: 0,
             elsewhere: None,
             contrary_count: 0,
+            between_count: 0,
             ascending: Some(1),
             last_ns: first_ns,
         }
     }
 
     fn add(&mut self, time_ns: i64) {
-        let is_ascending = time_ns.saturating_sub(self.last_ns) >= -FOLLOWS_MAX_NS;
+        let is_ascending = (-FOLLOWS_MAX_NS..=CLOCK_LEAP_MAX_NS).contains(&time_ns.saturating_sub(self.last_ns));
         let is_far = is_ascending && !is_near(time_ns, self.last_ns);
         self.ascending = self.ascending.filter(|_| is_ascending).map(|count| count + usize::from(is_far));
         self.last_ns = self.last_ns.max(time_ns);
@@ -364,7 +367,8 @@ impl Run {
         };
         self.elsewhere = Some((highest_ns, count));
         if !self.may_pass(highest_ns) {
-            self.contrary_count = self.contrary_count.max(count);
+            self.contrary_count += 1;
+            self.between_count += usize::from(self.count == 1 && (1..self.first_ns).contains(&time_ns));
         }
     }
 
@@ -374,13 +378,17 @@ impl Run {
             && highest_ns.saturating_sub(self.highest_ns) <= CLOCK_LEAP_MAX_NS
     }
 
-    /// Follows those elsewhere, if they are certain and time may have passed up to them: it has passed once more. Where
-    /// others are contrary to that, few that follow the first closely may be wrong.
+    /// Whether those that follow the first are more than may be wrong, where others are contrary to it.
+    fn outweighs_contrary(&self) -> bool {
+        self.contrary_count == 0 || self.count >= AGREEING_COUNT.max(self.contrary_count)
+    }
+
+    /// Follows those elsewhere, if they are certain and time may have passed up to them: it has passed once more.
     fn leap(&mut self) {
         if let Some((highest_ns, count)) = self.elsewhere
             && count >= JUDGED_COUNT_MIN
             && self.may_pass(highest_ns)
-            && (self.contrary_count == 0 || self.count >= AGREEING_COUNT.max(self.contrary_count))
+            && self.outweighs_contrary()
         {
             self.highest_ns = highest_ns;
             self.count += count;
@@ -404,7 +412,7 @@ impl Run {
     /// Whether the stamps follow each other as those of one clock do: closely for long, or far apart in order.
     fn is_certain(&self) -> bool {
         let is_dense = self.count >= JUDGED_COUNT_MIN && self.covered_ns >= FOLLOWS_MAX_NS;
-        is_dense || self.is_sparse()
+        is_dense && self.outweighs_contrary() || self.is_sparse()
     }
 
     /// Whether they are far from each other, and too many in order to be wrong.
@@ -416,6 +424,12 @@ impl Run {
     /// Whether most of so many stamps follow the first closely.
     fn has_most_of(&self, stamp_count: usize) -> bool {
         self.count >= AGREEING_COUNT && 2 * self.count >= stamp_count
+    }
+
+    /// What a first stamp is that the others show to be behind time without packets, up to this wall time. Where some
+    /// came between, it may be a wrong one, and the others have come to its time since.
+    fn passed(&self, wall_ns: i64) -> Verdict {
+        if self.between_count < PAIR_COUNT_MIN { Verdict::Passed(wall_ns) } else { Verdict::Undecided }
     }
 
     /// Whether all of so many stamps follow the first closely, and are too many to be wrong.
@@ -796,6 +810,7 @@ impl Clock {
         let mut run = Run::new(leap_ns);
         let mut pair = Pair::new(first);
         let (mut is_agreed, mut is_ambiguous) = (false, false);
+        let mut going_on_count = 0;
         for stamp in stamps {
             if self.goes_on(*stamp) {
                 let beside_ns = self.beside(&pair, *stamp);
@@ -804,7 +819,12 @@ impl Clock {
                     || self.may_have_passed(*stamp, leap_ns, is_agreed)
                     || is_ambiguous && self.is_ahead(*stamp);
                 if !may_have_passed {
-                    return Some(Verdict::OtherClock);
+                    // One alone behind several that follow the leap may have a wrong stamp.
+                    going_on_count += 1;
+                    if run.count < JUDGED_COUNT_MIN || going_on_count >= PAIR_COUNT_MIN {
+                        return Some(Verdict::OtherClock);
+                    }
+                    continue;
                 }
                 is_ambiguous = true;
                 beside_ns.iter().for_each(|wall_ns| pair.add_other(*wall_ns));
@@ -822,19 +842,23 @@ impl Clock {
             if self.is_bound(stamp.clock) || is_near(time_ns, run.highest_ns) {
                 run.add(time_ns);
             }
-            run.leap();
+            if going_on_count == 0 {
+                run.leap();
+            }
             if run.is_contradicted() {
-                let is_other = self.is_wrong_before(&run, *stamp);
-                return Some(if is_other { Verdict::OtherClock } else { Verdict::Passed(wall_ns) });
+                let is_few = going_on_count > 0 && run.count < AGREEING_COUNT;
+                let is_other = is_few || self.is_wrong_before(&run, *stamp);
+                return Some(if is_other { Verdict::OtherClock } else { run.passed(wall_ns) });
             }
             if run.is_certain() {
-                return Some(Verdict::Passed(wall_ns));
+                return Some(run.passed(wall_ns));
             }
         }
         match behind {
             Behind::Some => None,
             Behind::Enough | Behind::All if is_ambiguous => Some(Verdict::Ambiguous),
-            Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
+            Behind::All if going_on_count > 0 => Some(Verdict::OtherClock),
+            Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(run.passed(wall_ns)),
             // A capture of one clock ends soon behind a gap.
             Behind::All if self.others.is_empty() && run.has_all_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
             Behind::Enough | Behind::All => Some(Verdict::Undecided),
@@ -870,7 +894,9 @@ impl Clock {
                 });
             }
             if run.is_certain() {
-                return Some(set);
+                // In order they may be of the clock as it was, each behind time without packets, and the first wrong.
+                let is_ambiguous = run.is_sparse() && may_have_passed;
+                return Some(if is_ambiguous { Verdict::Ambiguous } else { set });
             }
         }
         run.is_last(behind, stamps.len() + 1).map(|is_set| if is_set { set } else { Verdict::OtherClock })
@@ -1439,6 +1465,36 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_stamp_behind_which_packets_come_in_order_is_not_where_the_clock_was_set_to() {
+        for wrong_s in [-40_000_000, -3_000, -1_000] {
+            let sparse = [500, 579, 610, 910, 911, 980, 1_080, 1_160, 1_500, 1_650];
+            let stamps: Vec<i64> = (0..=400).chain([wrong_s]).chain(sparse).chain(1_800..1_900).collect();
+            let mut clock = Clock::new(Stamp::unnamed(0));
+            let elapsed = run(&mut clock, &stamps);
+            assert_eq!((elapsed.last(), clock.highest_ns()), (Some(&1_899), 1_899 * SECOND_NS), "{wrong_s}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_stamp_to_whose_time_packets_come_soon_is_no_time() {
+        let between = [300, 301, 302, 1_200, 1_201, 1_800, 1_801];
+        let soon = 2_010..2_020;
+        let stamps: Vec<i64> = (0..=50).chain([2_050]).chain(between).chain(soon).chain(3_000..3_100).collect();
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        let elapsed = run(&mut clock, &stamps);
+        assert_eq!(elapsed[51], 50);
+        assert!(elapsed.iter().zip(&stamps).all(|(elapsed_s, stamp_s)| elapsed_s <= stamp_s), "{elapsed:?}");
+        assert_eq!(elapsed.last(), Some(&3_099));
+    }
+
+    #[test]
+    fn a_wrong_stamp_that_seems_to_go_on_from_before_a_gap_does_not() {
+        let stamps: Vec<i64> = (0..=100).chain(600..605).chain([120]).chain(605..705).collect();
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        assert_eq!((run(&mut clock, &stamps).last(), clock.doubt()), (Some(&704), TimeDoubt::None));
+    }
+
+    #[test]
     fn time_without_packets_passes() {
         for gap_s in [61, 21_600, 29 * 86_400] {
             let stamps: Vec<i64> = (0..100).chain((0..100).map(|at| at + 99 + gap_s)).collect();
@@ -1842,6 +1898,24 @@ mod tests {
                 (at + 5..gap_at - 10).contains(wrong_at) && wrong_s.iter().all(|wrong_s| wrong_s.abs() > 6_000)
             });
             World { set_s: Some((at, 1, beyond_s - since_ms / 1_000 - gap_s)), ..world }.check()?;
+        }
+
+        /// Many packets are far from the ones before, and one has a wrong stamp, at no time that another has shown.
+        #[test]
+        fn a_wrong_stamp_among_packets_far_apart_is_no_time(
+            steps_ms in prop::collection::vec(prop_oneof![0i64..2_000, 0i64..2_000, 51_000i64..1_000_000], 150..200),
+            at in 60usize..190,
+            wrong_s in leap_s(),
+        ) {
+            let steps_ms = [vec![500; 50], steps_ms, vec![500; 100]].concat();
+            let packets = steps_ms.into_iter().map(|step_ms| (0, step_ms)).collect();
+            let world = World { ahead_s: vec![0], packets, gaps_s: vec![], wrong_s: vec![(at, vec![wrong_s])], set_s: None };
+            let (_, stamps) = world.packets();
+            let is_near_another = stamps.iter().enumerate().any(|(other_at, other)| {
+                other_at != at && is_near(other.time_ns, stamps[at].time_ns)
+            });
+            prop_assume!(!is_near_another);
+            world.check()?;
         }
 
         /// Each source is silent for longer than it takes to judge, while another one speaks.
