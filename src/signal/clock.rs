@@ -842,6 +842,7 @@ impl Clock {
             if self.is_bound(stamp.clock) || is_near(time_ns, run.highest_ns) {
                 run.add(time_ns);
             }
+            // Behind one that goes on, wrong stamps before another gap would seem to have led up to it.
             if going_on_count == 0 {
                 run.leap();
             }
